@@ -1,0 +1,1 @@
+"""Commands: each parses, calls, prints, returns. Nothing here is needed to use the package."""

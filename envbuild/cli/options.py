@@ -1,0 +1,50 @@
+"""The shared options, one spelling each, and what every command does with them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+OK, FINDINGS, USAGE, BUG, INTERRUPTED = 0, 1, 2, 70, 130
+"""Exit codes (CONTRACT 1)."""
+
+
+def default_corpus() -> Path:
+    """`$ENVBUILD_CORPUS`, else ./corpus."""
+    return Path(os.environ.get("ENVBUILD_CORPUS") or "corpus")
+
+
+CorpusArgument = Annotated[
+    Path,
+    typer.Argument(
+        default_factory=default_corpus,
+        show_default="$ENVBUILD_CORPUS, else ./corpus",
+        help="A corpus folder, or the folder above several.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Run seed; same seed, same bytes.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Stop after this many.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; default: one a core.")
+]
+EngineOption = Annotated[str, typer.Option("--engine", help="local or ray.")]
+ShardOption = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Only shard I of N (Slurm arrays).")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+
+
+def print_json(command: str, document: dict[str, Any]) -> None:
+    """The one JSON document of a `--json` run: format first, then the command's own keys."""
+    body = {"format": f"envbuild.{command}/1", **document}
+    encoded = msgspec.json.format(msgspec.json.encode(body), indent=2)
+    sys.stdout.buffer.write(encoded + b"\n")
+
+
+def warn(sentence: str) -> None:
+    """A sentence for the operator, on stderr."""
+    typer.echo(sentence, err=True)

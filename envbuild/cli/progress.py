@@ -1,0 +1,14 @@
+"""Progress bars on stderr; tqdm lives here."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def progress(values: Iterable[T], *, total: int | None, label: str, quiet: bool) -> Iterator[T]:
+    """The values, with a bar on stderr while they pass; silent when `quiet` or not a terminal."""
+    from tqdm import tqdm
+
+    # disable=None: tqdm itself looks whether stderr is a terminal
+    yield from tqdm(values, total=total, desc=label, disable=True if quiet else None, leave=False)

@@ -1,0 +1,29 @@
+"""Terminal tables; rich lives here. Plain when piped, never wider than the terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+
+def console() -> Console:
+    """The console for results: stdout, no colour when piped or under NO_COLOR."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def print_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    title: str = "",
+    right: Sequence[int] = (),
+) -> None:
+    """One table on stdout; `right` names the columns that hold numbers."""
+    from rich import box
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, header in enumerate(headers):
+        table.add_column(header, justify="right" if position in right else "left")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console().print(table)

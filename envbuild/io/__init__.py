@@ -1,0 +1,1 @@
+"""Files: atomic writes, digests, Parquet and JSON. pyarrow and duckdb live here."""

@@ -1,0 +1,76 @@
+"""Files that appear whole or not at all: temporary name, fsync, rename."""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envbuild.errors import OutputError
+
+TEMPORARY_SUFFIX = ".partial"
+"""What a file is called until it is whole; a rerun may remove such files."""
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, renamed onto it when the block ends well.
+
+    Raises OutputError, with a sentence, for a folder that cannot be written or a full disk.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            sync_file(temporary)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns what the operating system says about writing into an OutputError."""
+    try:
+        yield
+    except OSError as e:
+        raise OutputError(f"cannot write {path}: {output_reason(e)}") from e
+
+
+def output_reason(error: OSError) -> str:
+    """What the operator can put right about a failed write."""
+    if error.errno == errno.ENOSPC:
+        return "the disk is full; free some space and run again, finished parts are kept"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "the folder is not writable; choose another with --out or change its permissions"
+    return error.strerror or str(error)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes `content` to `path`, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Writes `content` as UTF-8 to `path`, whole or not at all."""
+    write_bytes(path, content.encode())
+
+
+def sync_file(path: Path) -> None:
+    """Waits until the file's bytes are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,145 @@
+"""Parquet from records and back: one schema per record type, the same bytes for the same rows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from envbuild.errors import CorpusFolderError
+from envbuild.io.files import atomic_path
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+GROUP_ROWS = 64 * 1024
+"""Rows a row group holds: few enough to stream, enough to compress."""
+
+_ARROW: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+}
+
+
+def arrow_schema(record: type[msgspec.Struct], **overrides: pa.DataType) -> pa.Schema:
+    """The Arrow schema of a record type: its fields in order, tuples as lists, `| None` nullable.
+
+    Raises TypeError for a field that is not flat.
+    """
+    hints = get_type_hints(record)
+    return pa.schema(
+        [
+            pa.field(name, overrides.get(name) or _arrow_type(hints[name]))
+            for name in record.__struct_fields__
+        ]
+    )
+
+
+def write_records(
+    path: Path,
+    records: Iterable[msgspec.Struct],
+    schema: pa.Schema,
+    *,
+    metadata: dict[str, str] | None = None,
+) -> int:
+    """Writes records to one Parquet file, whole or not at all; returns how many.
+
+    Rows are written in the order given; sort them first where bytes must not depend on it.
+    """
+    return write_batches(path, _batches(records, schema), schema, metadata=metadata)
+
+
+def write_batches(
+    path: Path,
+    batches: Iterable[pa.RecordBatch | pa.Table],
+    schema: pa.Schema,
+    *,
+    metadata: dict[str, str] | None = None,
+) -> int:
+    """Streams ready column batches to one Parquet file (zstd); returns the number of rows."""
+    if metadata:
+        schema = schema.with_metadata(metadata)
+    rows = 0
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_index=True) as writer,
+    ):
+        for batch in batches:
+            table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+            table = table.cast(schema) if table.schema != schema else table
+            writer.write_table(table, row_group_size=GROUP_ROWS)
+            rows += table.num_rows
+    return rows
+
+
+def read_records(path: Path, record: type[R]) -> list[R]:
+    """Every row of a Parquet file as records."""
+    return list(iter_records(path, record))
+
+
+def iter_records(path: Path, record: type[R]) -> Iterator[R]:
+    """The rows of a Parquet file as records, a row group at a time.
+
+    Columns the record does not know are ignored; a missing file raises CorpusFolderError.
+    """
+    file = open_parquet(path)
+    known = [name for name in record.__struct_fields__ if name in file.schema_arrow.names]
+    for batch in file.iter_batches(columns=known, batch_size=8192):
+        yield from msgspec.convert(batch.to_pylist(), list[record])  # type: ignore[valid-type]
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """An open Parquet file; CorpusFolderError where it is missing or not Parquet."""
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise CorpusFolderError(f"no file {path}: is this the right folder?") from None
+    except (pa.ArrowInvalid, OSError) as e:
+        raise CorpusFolderError(f"{path} is not a readable Parquet file: {e}") from e
+
+
+def parquet_metadata(path: Path) -> dict[str, str]:
+    """The file's own key-value metadata, decoded."""
+    found = open_parquet(path).schema_arrow.metadata or {}
+    return {key.decode(): value.decode() for key, value in found.items()}
+
+
+def columns_of(records: Sequence[msgspec.Struct], schema: pa.Schema) -> pa.RecordBatch:
+    """One record batch of these records, column by column."""
+    arrays = [
+        pa.array([_plain(getattr(record, field.name)) for record in records], type=field.type)
+        for field in schema
+    ]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _batches(records: Iterable[msgspec.Struct], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    chunk: list[msgspec.Struct] = []
+    for record in records:
+        chunk.append(record)
+        if len(chunk) == GROUP_ROWS:
+            yield columns_of(chunk, schema)
+            chunk = []
+    if chunk:
+        yield columns_of(chunk, schema)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value) if isinstance(value, tuple) else value
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    options = [a for a in get_args(hint) if a is not type(None)]
+    if get_origin(hint) is tuple:
+        return pa.list_(_arrow_type(get_args(hint)[0]))
+    if len(options) == 1:  # X | None
+        return _arrow_type(options[0])
+    if isinstance(hint, type) and issubclass(hint, str):  # StrEnum
+        return pa.string()
+    if hint in _ARROW:
+        return _ARROW[hint]
+    raise TypeError(f"no Arrow type for {hint!r}")

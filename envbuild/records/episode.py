@@ -1,0 +1,110 @@
+"""One rollout's record: what was asked, every turn, and how it ended (CONTRACT 10)."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class EndedBy(StrEnum):
+    """Why an episode ended."""
+
+    SUBMIT_SQL = "submit_sql"
+    FINAL_TURN = "final_turn"
+    FALLBACK = "fallback_to_last_working_query"
+    QUERY_ERROR_CAP = "query_error_cap"
+    TOKEN_BUDGET = "token_budget"
+    CALL_BUDGET = "call_budget"
+    NO_ANSWER = "no_answer"
+    POLICY_ERROR = "policy_error"
+
+
+class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one episode; the defaults are the published ones (CONTRACT 10)."""
+
+    preset: str = "default"
+    schema: str = "withheld"
+    """`withheld`, or `full`: the DDL is in the prompt."""
+    tool_turns: int = 6
+    tool_turn_tokens: int = 2048
+    final_turn_tokens: int = 3072
+    episode_tokens: int = 12288
+    """Model and observation tokens after the prompt."""
+    failing_queries: int = 4
+    """Consecutive failing run_query calls that end exploration."""
+    calls_a_turn: int | None = None
+    """None: as many as the completion holds."""
+    calls: int = 48
+    """Tool calls an episode."""
+    shown_rows: int = 5
+    cell_characters: int = 200
+    observation_characters: int = 8000
+    evaluation: bool = False
+    """True switches the submit gate off."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a turn, with what came of it."""
+
+    tool: str
+    """The name as the policy wrote it; empty where the call could not be read."""
+    arguments: str = "{}"
+    """JSON text."""
+    result: str = ""
+    """What the policy was shown for it."""
+    failed: bool = False
+    sql: str = ""
+    """For run_query and submit_sql: the SQL."""
+    outcome: str = ""
+    """For SQL that ran: an `Outcome` value."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One completion and the observation it got."""
+
+    index: int
+    kind: str
+    """`tool` or `final`."""
+    completion: str
+    """As sampled, the `<think>` block included."""
+    calls: tuple[ToolCall, ...] = ()
+    observation: str = ""
+    """Empty after the last turn."""
+    completion_tokens: int = 0
+    """0 where no tokenizer took part."""
+    truncated: bool = False
+    """The completion hit its token limit."""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished episode; a row of episodes Parquet."""
+
+    episode_id: str
+    """`<row_id>/<candidate>`."""
+    row_id: str
+    candidate: int = 0
+    """0-based position within its group (the episodes of one row)."""
+    policy: str = ""
+    """Model or scripted policy that acted."""
+    seed: int = 0
+    preset: str = "default"
+    schema: str = "withheld"
+    prompts_sha256: str = ""
+    gate_probability: float = 0.0
+    gated: bool = False
+    """The submit gate was drawn for this episode."""
+    prompt: str = ""
+    turns: tuple[Turn, ...] = ()
+    sql: str = ""
+    """The answer; empty when there is none."""
+    ended_by: EndedBy
+    last_working_sql: str = ""
+    error: str = ""
+    """For policy_error: what failed, e.g. the server's answer."""
+    prompt_ids: tuple[int, ...] = ()
+    response_ids: tuple[int, ...] = ()
+    """Everything after the prompt: model and observation tokens in order."""
+    response_mask: tuple[int, ...] = ()
+    """1 for tokens the model sampled, 0 for observation tokens."""
+    response_logprobs: tuple[float, ...] = ()
+    """As long as response_ids (0.0 for observation tokens), or empty."""
+    seconds: float = 0.0

@@ -1,0 +1,61 @@
+"""What running one piece of SQL came to."""
+
+from enum import StrEnum
+
+import msgspec
+
+Value = None | int | float | str | bytes
+"""A cell as SQLite stores it."""
+Row = tuple[Value, ...]
+Rows = tuple[Row, ...]
+
+
+class Outcome(StrEnum):
+    """How a run ended (CONTRACT 7)."""
+
+    OK = "ok"
+    ERROR = "error"
+    """SQLite refused the statement or failed while running it."""
+    DENIED = "denied"
+    """It asked for more than reading the main database."""
+    TIMEOUT = "timeout"
+    """VM steps or wall clock spent."""
+    TRUNCATED = "truncated"
+    """More rows or bytes than the cap; the rows are the first ones."""
+    INVALID = "invalid"
+    """No statement, several statements, or not text."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run may use; VM steps decide first, so that every machine gives the same verdict."""
+
+    vm_steps: int = 200_000_000
+    """SQLite virtual-machine instructions (checked every 10,000)."""
+    seconds: float = 30.0
+    """Wall clock."""
+    rows: int = 100_000
+    """Rows fetched."""
+    result_bytes: int = 64 * 1024 * 1024
+    """Bytes of text and blobs fetched, plus 8 a number."""
+    value_bytes: int = 1_000_000
+    """Longest single string or blob that SQLite may form."""
+    sql_bytes: int = 100_000
+    """Longest SQL text, in UTF-8 bytes."""
+
+
+class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's outcome and rows."""
+
+    outcome: Outcome
+    columns: tuple[str, ...] = ()
+    """Result column names, in order; empty unless ok or truncated."""
+    rows: Rows = ()
+    error: str = ""
+    """One sentence without any path; empty when ok."""
+    lossy: bool = False
+    """True where undecodable text is shown with U+FFFD."""
+
+    @property
+    def ok(self) -> bool:
+        """True when every row of the result is here."""
+        return self.outcome is Outcome.OK

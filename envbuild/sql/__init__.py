@@ -1,0 +1,1 @@
+"""SQLite (through APSW) and SQL text: execution, verdicts, tokens. sqlglot lives here."""

@@ -1,0 +1,36 @@
+"""Opening SQLite files for reading, by a URI that any name survives."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+SQLITE_VERSION: str = apsw.sqlite_lib_version()
+"""The engine's version; recorded in every output."""
+
+
+def read_only_uri(path: Path) -> str:
+    """`file:` URI for reading; immutable unless a journal or WAL lies beside the file."""
+    path = Path(path).absolute()
+    beside = any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal"))
+    mode = "mode=ro" if beside else "mode=ro&immutable=1"
+    return f"file:{quote(str(path))}?{mode}"
+
+
+def open_read_only(path: Path) -> apsw.Connection:
+    """A read-only connection; the caller closes it. Raises apsw.Error where it is no database."""
+    return apsw.Connection(
+        read_only_uri(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+
+
+def open_image(image: bytes) -> apsw.Connection:
+    """A private in-memory connection over a serialized database."""
+    connection = apsw.Connection(":memory:")
+    connection.deserialize("main", image)
+    return connection
+
+
+def quote_name(name: str) -> str:
+    """`name` as a double-quoted SQLite identifier."""
+    return '"' + name.replace('"', '""') + '"'

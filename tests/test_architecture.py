@@ -1,0 +1,167 @@
+"""The layout of DESIGN 4: levels, no cycles, one home per third-party package, short modules."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "envbuild"
+MODULES = sorted(ROOT.rglob("*.py"))
+
+LEVELS = {
+    0: {"errors", "records"},
+    1: {"io", "sql"},
+    2: {"schema", "corpora", "engine"},
+    3: {"materialize", "buckets"},
+    4: {"signal", "preflight", "manifest"},
+    5: {"curriculum", "episode", "reward"},
+    6: {"evaluate", "cards", "environment"},
+    7: {"adapters", "pipeline", "rollout"},
+    8: {"cli"},
+}
+LEVEL_OF = {part: level for level, parts in LEVELS.items() for part in parts}
+
+HOMES = {
+    "sqlglot": {"sql"},
+    "networkx": {"schema"},
+    "apsw": {"sql"},
+    "sqlite3": set(),
+    "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum"},
+    "duckdb": {"io"},
+    "datasets": {"corpora", "adapters"},
+    "tqdm": {"cli"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "httpx": {"rollout"},
+    "ray": {"engine"},
+    "scipy": {"evaluate", "signal", "pipeline"},
+    "matplotlib": {"cli", "evaluate"},
+    "trl": {"adapters"},
+    "verl": {"adapters"},
+    "skyrl_gym": {"adapters"},
+    "verifiers": {"adapters"},
+    "openenv": {"adapters"},
+    "torch": {"adapters"},
+    "transformers": {"adapters"},
+}
+LONGEST = 320
+HEAVY = (
+    "pyarrow",
+    "polars",
+    "duckdb",
+    "networkx",
+    "sqlglot",
+    "matplotlib",
+    "scipy",
+    "datasets",
+    "apsw",
+    "httpx",
+    "ray",
+)
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            names += [module] + [f"{module}.{alias.name}" for alias in node.names]
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_imports_only_from_lower_levels(path: Path) -> None:
+    own = part_of(path)
+    if own in ("__init__", "__main__", "testing"):
+        return
+    for name in imports_of(path):
+        pieces = name.split(".")
+        if pieces[0] != "envbuild" or len(pieces) < 2 or pieces[1] == "__version__":
+            continue
+        other = pieces[1]
+        assert other in LEVEL_OF, f"{other} has no level"
+        assert other == own or LEVEL_OF[other] < LEVEL_OF[own], f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_third_party_packages_have_one_home(path: Path) -> None:
+    for name in imports_of(path):
+        package = name.split(".")[0]
+        if package in HOMES:
+            assert part_of(path) in HOMES[package], f"{path}: {package} belongs in {HOMES[package]}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_are_short_and_silent(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= LONGEST
+    if part_of(path) != "cli":
+        calls = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+        ]
+        assert not calls, "print outside cli/"
+
+
+def test_modules_have_no_cycles() -> None:
+    known = {
+        ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in MODULES
+    }
+    graph = {
+        name: {found for found in top_level_imports(path) if found in known and found != name}
+        for name, path in known.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, f"import cycle: {' -> '.join((*trail, name))}"
+        if name in done:
+            return
+        for other in sorted(graph[name]):
+            visit(other, (*trail, name))
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+def top_level_imports(path: Path) -> list[str]:
+    """What a module imports when it is imported, not what its functions import later."""
+    tree = ast.parse(path.read_text())
+    late = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
+    names = []
+    for node in ast.walk(tree):
+        if id(node) in late:
+            continue
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module] + [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
+
+
+@pytest.mark.parametrize("statement", ["import envbuild", "import envbuild.cli.app"])
+def test_help_loads_nothing_heavy(statement: str) -> None:
+    program = f"{statement}; import sys; print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == []
