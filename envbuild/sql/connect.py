@@ -5,6 +5,9 @@ from urllib.parse import quote
 
 import apsw
 
+Connection = apsw.Connection
+"""The engine's connection, for annotations outside this folder."""
+
 SQLITE_VERSION: str = apsw.sqlite_lib_version()
 """The engine's version; recorded in every output."""
 

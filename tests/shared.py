@@ -1,0 +1,37 @@
+"""Where the real data lies; tests that need it skip, with the reason, where it is absent."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parent.parent
+
+
+def shared_folder() -> Path | None:
+    """`$ENVBUILD_SHARED`, else `../shared` beside the checkout; None where there is none."""
+    named = os.environ.get("ENVBUILD_SHARED")
+    candidates = [Path(named)] if named else [REPO.parent / "shared", _main_checkout() / "shared"]
+    return next((path for path in candidates if (path / "data").is_dir()), None)
+
+
+def shared_data(*parts: str) -> Path:
+    """A path below the shared data folder; skips the test where it is absent."""
+    shared = shared_folder()
+    if shared is None:
+        pytest.skip("the shared data folder is absent (set ENVBUILD_SHARED)")
+    path = shared.joinpath("data", *parts)
+    if not path.exists():
+        pytest.skip(f"shared data has no {'/'.join(parts)}")
+    return path
+
+
+def _main_checkout() -> Path:
+    found = subprocess.run(
+        ["git", "-C", str(REPO), "rev-parse", "--path-format=absolute", "--git-common-dir"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Path(found.stdout.strip() or REPO).parent.parent
