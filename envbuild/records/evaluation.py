@@ -1,0 +1,113 @@
+"""What an evaluation says of one question, and of many."""
+
+import msgspec
+
+
+class QuestionVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer judged: a row of evaluation.parquet. Keyed by question id, never by position."""
+
+    question_id: str
+    corpus: str = ""
+    db_id: str = ""
+    split: str = ""
+    policy: str = ""
+    """Model, system or scripted policy that answered."""
+    candidate: int = 0
+    """0-based, where a question was answered several times."""
+    episode_id: str = ""
+    """Empty for predictions files."""
+    question: str = ""
+    difficulty: str = ""
+    bucket: str = ""
+    tables: int = 0
+    """Tables in the view the policy saw."""
+    schema: str = "full"
+    """`full` or `withheld`."""
+    gold_sql: str = ""
+    predicted_sql: str = ""
+    official: str
+    """A `Verdict` under official@1 (or the benchmark's own rule, see `official_name`)."""
+    strict: str
+    """A `Verdict` under strict@1."""
+    official_name: str = "official@1"
+    official_correct: bool | None = None
+    """None = unscored: the gold itself cannot be run to its end."""
+    strict_correct: bool | None = None
+    hidden: str = ""
+    """A `Verdict` on the hidden variants (`hidden@1`): equal on all; empty: none scored."""
+    reason: str = ""
+    """One sentence where the answer is not equal."""
+    predicted_rows: int = 0
+    gold_rows: int = 0
+    predicted_columns: int = 0
+    gold_columns: int = 0
+    outcome: str = ""
+    """An `Outcome` of the predicted SQL; empty without a prediction."""
+    ended_by: str = ""
+    gold_tables: int = 0
+    """Tables the gold reads; 0 where it is not known."""
+    gold_tables_shown: int = 0
+    """Of those, how many the view holds."""
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A share with its Wilson 95 % interval."""
+
+    correct: int
+    total: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float | None:
+        """correct / total; None where nothing was scored."""
+        return self.correct / self.total if self.total else None
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """EX over one group of questions; the unscored stand beside it, never inside."""
+
+    name: str
+    """`all`, a bucket, a difficulty, a size …"""
+    official: Share
+    strict: Share
+    unscored: int
+    hidden: Share | None = None
+    """hidden@1 over the questions that have a scored variant."""
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """How a policy acted, over episodes."""
+
+    episodes: int
+    submit_rate: float
+    """Share that ended by submit_sql."""
+    executable_sql: float
+    """Share of run_query and submitted SQL that executes."""
+    mean_turns: float
+    mean_tool_calls: float
+    truncated: float
+    """Share of episodes with a completion that hit its token limit."""
+    fallback_rate: float
+    wasted_calls: float
+    """Share of tool calls that repeat an identical call of the same episode."""
+    ended_by: dict[str, int]
+    opened_all_gold_tables: float | None = None
+    """Share of episodes that opened every gold table; None where gold tables are not known."""
+
+
+class LiteralUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One string literal that the gold answer depends on: a row of the literal ledger."""
+
+    episode_id: str
+    question_id: str
+    literal: str
+    """The text, unquoted."""
+    stated: bool
+    """It stands in the question or evidence."""
+    looked_up: bool
+    """It stood in a tool result before the answer."""
+    used: bool
+    """The answer holds it."""
+    correct: bool | None
+    """The answer is right (official@1)."""
