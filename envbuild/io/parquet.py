@@ -28,7 +28,7 @@ _ARROW: dict[Any, pa.DataType] = {
 def arrow_schema(record: type[msgspec.Struct], **overrides: pa.DataType) -> pa.Schema:
     """The Arrow schema of a record type: its fields in order, tuples as lists, `| None` nullable.
 
-    Raises TypeError for a field that is not flat.
+    A record inside a record becomes a struct. Raises TypeError for a field of any other type.
     """
     hints = get_type_hints(record)
     return pa.schema(
@@ -140,6 +140,8 @@ def _arrow_type(hint: Any) -> pa.DataType:
         return _arrow_type(options[0])
     if isinstance(hint, type) and issubclass(hint, str):  # StrEnum
         return pa.string()
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return pa.struct(list(arrow_schema(hint)))
     if hint in _ARROW:
         return _ARROW[hint]
     raise TypeError(f"no Arrow type for {hint!r}")

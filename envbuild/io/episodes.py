@@ -1,0 +1,155 @@
+"""The episodes folder: a journal while a rollout runs, one Parquet file once it is done.
+
+    episodes/
+      journal.jsonl      one finished episode a line, synced; only while a rollout is unfinished
+      episodes.parquet   every finished episode, sorted by episode_id, turns nested as lists
+      episodes.json      format, counts and the rollout's configuration; written last
+
+A kill at any moment loses nothing finished: a torn last line of the journal is an episode that
+was not finished, and is run again.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from envbuild.errors import ConfigurationError, CorpusFolderError
+from envbuild.io.files import write_bytes, writing
+from envbuild.io.parquet import arrow_schema, iter_records, write_records
+from envbuild.records.episode import Episode
+
+FORMAT = "envbuild.episodes/1"
+PARQUET, JOURNAL, INDEX = "episodes.parquet", "journal.jsonl", "episodes.json"
+_DECODER = msgspec.json.Decoder(Episode)
+
+
+class EpisodesIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """episodes.json."""
+
+    format: str = FORMAT
+    episodes: int
+    configuration: dict[str, object]
+    """What the rollout was asked for: manifest digest, model, settings, seed."""
+
+
+class EpisodeJournal:
+    """Writes episodes as they finish; `seal` turns them into the Parquet file."""
+
+    def __init__(self, folder: Path, *, configuration: dict[str, object]) -> None:
+        """Opens or resumes `folder`.
+
+        Raises ConfigurationError, naming the keys, where it was begun under another configuration.
+        """
+        self.folder = Path(folder)
+        self.configuration = configuration
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self._check_configuration()
+        self.finished = {episode.episode_id for episode in iter_episodes(self.folder, empty=True)}
+        with writing(self.folder):
+            _drop_torn_line(self.folder / JOURNAL)
+            self._stream = (self.folder / JOURNAL).open("ab")
+
+    def add(self, episode: Episode) -> None:
+        """Keeps one finished episode; it is on the disk when this returns."""
+        with writing(self.folder / JOURNAL):
+            self._stream.write(msgspec.json.encode(episode) + b"\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        self.finished.add(episode.episode_id)
+
+    def seal(self) -> int:
+        """Writes episodes.parquet and the index, drops the journal; returns the episode count."""
+        self._stream.close()
+        episodes = sorted(iter_episodes(self.folder, empty=True), key=lambda e: e.episode_id)
+        write_records(self.folder / PARQUET, episodes, arrow_schema(Episode))
+        index = EpisodesIndex(episodes=len(episodes), configuration=self.configuration)
+        write_bytes(self.folder / INDEX, msgspec.json.format(msgspec.json.encode(index)))
+        (self.folder / JOURNAL).unlink()
+        (self.folder / (JOURNAL + ".configuration")).unlink(missing_ok=True)
+        return len(episodes)
+
+    def close(self) -> None:
+        """Leaves the journal for a later resume."""
+        self._stream.close()
+
+    def __enter__(self) -> "EpisodeJournal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_configuration(self) -> None:
+        begun = self.folder / (JOURNAL + ".configuration")
+        earlier: dict[str, object] | None = None
+        if (self.folder / INDEX).exists():
+            earlier = read_index(self.folder).configuration
+        elif begun.exists():
+            earlier = msgspec.json.decode(begun.read_bytes(), type=dict[str, object])
+        own = msgspec.json.decode(msgspec.json.encode(self.configuration), type=dict[str, object])
+        if earlier is None:
+            write_bytes(begun, msgspec.json.encode(own))
+            return
+        different = sorted(
+            key for key in own.keys() | earlier.keys() if own.get(key) != earlier.get(key)
+        )
+        if different:
+            raise ConfigurationError(
+                f"{self.folder} was begun with another {', '.join(different)}: choose another "
+                "--out, or give the options it was begun with"
+            )
+
+
+def read_index(folder: Path) -> EpisodesIndex:
+    """episodes.json of a sealed folder. Raises CorpusFolderError where it is not one."""
+    path = Path(folder) / INDEX
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=EpisodesIndex)
+    except FileNotFoundError:
+        raise CorpusFolderError(f"{folder} has no {INDEX}: is its rollout finished?") from None
+    except msgspec.MsgspecError as e:
+        raise CorpusFolderError(f"{path} is not an episodes index: {e}") from None
+
+
+def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
+    """Every finished episode, sealed ones first, each once.
+
+    Raises CorpusFolderError where the folder holds none, unless `empty` allows that.
+    """
+    folder = Path(folder)
+    sealed, journal = folder / PARQUET, folder / JOURNAL
+    if not sealed.exists() and not journal.exists() and not empty:
+        raise CorpusFolderError(f"no episodes in {folder}: it needs {PARQUET} from a rollout")
+    seen: set[str] = set()
+    if sealed.exists():
+        for episode in iter_records(sealed, Episode):
+            seen.add(episode.episode_id)
+            yield episode
+    if journal.exists():
+        for line in journal.read_bytes().split(b"\n")[:-1]:
+            try:
+                episode = _DECODER.decode(line)
+            except msgspec.MsgspecError:
+                continue  # torn by a kill before the rollout resumed
+            if episode.episode_id not in seen:
+                seen.add(episode.episode_id)
+                yield episode
+
+
+def _drop_torn_line(journal: Path) -> None:
+    """Cuts what a kill left after the last whole line, so that the next line starts clean."""
+    if not journal.exists():
+        return
+    content = journal.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        with journal.open("r+b") as stream:
+            stream.truncate(whole)

@@ -1,0 +1,73 @@
+"""The episodes folder survives a kill, resumes, and reads back what was written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import ConfigurationError, CorpusFolderError
+from envbuild.io.episodes import JOURNAL, PARQUET, EpisodeJournal, iter_episodes, read_index
+from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
+
+CONFIGURATION: dict[str, object] = {"model": "m", "seed": 0}
+
+
+def episode(key: str, *, text: str = "{}") -> Episode:
+    call = ToolCall(tool="run_query", sql="SELECT 1", outcome="ok", result="1")
+    turn = Turn(index=0, kind="tool", completion=text, calls=(call,), observation="Tool result:")
+    return Episode(
+        episode_id=key,
+        row_id=key.split("/")[0],
+        ended_by=EndedBy.SUBMIT_SQL,
+        turns=(turn,),
+        response_ids=(1, 2),
+        response_mask=(1, 0),
+    )
+
+
+def test_round_trip_and_order(tmp_path: Path) -> None:
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        journal.add(episode("b/0", text="<think>\u2028ü\n</think>"))
+        journal.add(episode("a/0"))
+        assert journal.seal() == 2
+    assert [e.episode_id for e in iter_episodes(tmp_path)] == ["a/0", "b/0"]
+    assert list(iter_episodes(tmp_path))[1] == episode("b/0", text="<think>\u2028ü\n</think>")
+    assert read_index(tmp_path).configuration == CONFIGURATION
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["episodes.json", PARQUET]
+
+
+def test_a_kill_loses_nothing_finished(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path;"
+        "from tests.io.test_episodes import episode, CONFIGURATION;"
+        "from envbuild.io.episodes import EpisodeJournal;"
+        f"j = EpisodeJournal(Path({str(tmp_path)!r}), configuration=CONFIGURATION);"
+        "j.add(episode('a/0')); j.add(episode('b/0'));"
+        'j._stream.write(b\'{"episode_id": "c\'); j._stream.flush(); os.kill(os.getpid(), 9)'
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        assert journal.finished == {"a/0", "b/0"}
+        journal.add(episode("c/0"))
+        assert journal.seal() == 3
+
+
+def test_a_resume_adds_to_a_sealed_folder(tmp_path: Path) -> None:
+    for key in ("a/0", "b/0"):
+        with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+            journal.add(episode(key))
+            journal.seal()
+    assert len(list(iter_episodes(tmp_path))) == 2
+
+
+def test_another_configuration_is_refused_by_key(tmp_path: Path) -> None:
+    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
+    assert (tmp_path / JOURNAL).exists()
+    with pytest.raises(ConfigurationError, match="another seed"):
+        EpisodeJournal(tmp_path, configuration={"model": "m", "seed": 1})
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusFolderError, match="no episodes in"):
+        list(iter_episodes(tmp_path))
