@@ -1,0 +1,92 @@
+"""Join share: how many of a query's joins follow declared foreign keys (CONTRACT 9).
+
+A FROM clause of n tables makes n - 1 joins, however it is written: JOIN … ON, USING, NATURAL, or
+commas with the condition in WHERE. Of these, as many follow foreign keys as the declared keys
+among the stated equalities connect: n less the number of pieces those keys leave. So neither the
+order of the tables nor that of an equality's sides matters, and a composite key needs all of its
+columns. Subqueries and CTEs count their own joins, and a column of theirs stands for the base
+column it passes on. Equalities are taken as written: none is inferred from two others.
+"""
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.dialects.sqlite import SQLite
+from sqlglot.errors import SqlglotError
+
+from envbuild.records.schema import Schema
+from envbuild.sql.sources import Key, Origin, SchemaColumns, Scope, same_name
+
+_SQLITE = SQLite()
+
+
+def join_share(sql: str, schema: Schema) -> float:
+    """Joins along a declared foreign key over all joins, 0.0 to 1.0; 0.0 without joins.
+
+    SQL that sqlglot cannot read has no share (0.0): it is a bonus, never a verdict.
+    """
+    lowered = sql.lower()
+    if "join" not in lowered and "," not in lowered:
+        return 0.0
+    try:
+        along_keys, joins = _count(_SQLITE.parse(sql)[0], schema)
+    except (SqlglotError, RecursionError, IndexError):
+        return 0.0
+    return along_keys / joins if joins else 0.0
+
+
+def _count(tree: exp.Expr | None, schema: Schema) -> tuple[int, int]:
+    """(joins along declared foreign keys, joins) of the whole statement."""
+    along_keys = joins = 0
+    for sources, equalities in _from_clauses(tree, SchemaColumns(schema)) if tree else ():
+        joins += len(sources) - 1
+        along_keys += len(sources) - _pieces(sources, _key_edges(schema, equalities))
+    return along_keys, joins
+
+
+def _from_clauses(
+    tree: exp.Expr, columns: SchemaColumns
+) -> Iterator[tuple[list[int], set[tuple[Origin, Origin]]]]:
+    """For each FROM clause with a table: its sources' numbers, and the equalities between them."""
+    for select in tree.find_all(exp.Select):
+        scope = Scope.of(select, columns)
+        if scope.sources:
+            yield [source.number for source in scope.sources], set(scope.equalities())
+
+
+def _key_edges(schema: Schema, equalities: set[tuple[Origin, Origin]]) -> Iterator[tuple[int, int]]:
+    """Pairs of sources that the equalities join along a whole declared foreign key."""
+    stated: dict[tuple[Key, Key], set[tuple[str, str]]] = {}
+    for a, b in equalities:
+        for one, other in ((a, b), (b, a)):
+            pair = (one.instance, other.instance)
+            stated.setdefault(pair, set()).add((one.column, other.column))
+    for (child, parent), pairs in stated.items():
+        for key in schema.foreign_keys:
+            if (
+                same_name(key.child) == child.table
+                and same_name(key.parent) == parent.table
+                and pairs.issuperset(
+                    zip(
+                        map(same_name, key.child_columns),
+                        map(same_name, key.parent_columns),
+                        strict=True,
+                    )
+                )
+            ):
+                yield child.source, parent.source
+                break
+
+
+def _pieces(sources: list[int], edges: Iterator[tuple[int, int]]) -> int:
+    """How many connected pieces the edges leave."""
+    root = {source: source for source in sources}
+
+    def top(source: int) -> int:
+        while root[source] != source:
+            source = root[source]
+        return source
+
+    for a, b in edges:
+        root[top(a)] = top(b)
+    return len({top(source) for source in sources})

@@ -1,0 +1,262 @@
+"""What a SELECT's columns stand for: each traced to a base table's column, where it is one.
+
+Works on the query text and the schema record alone (no database), for questions about a query's
+structure such as `sql.joins`. Gold tables are another matter: SQLite itself knows those.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from envbuild.records.schema import Schema
+
+_ROWID = frozenset(("rowid", "oid", "_rowid_"))
+_FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def same_name(name: str) -> str:
+    """`name` as SQLite compares it: ASCII letters in lower case, all else untouched."""
+    return name.translate(_FOLD)
+
+
+class Key(NamedTuple):
+    """One use of a base table: by which source of the FROM clause, where inside it."""
+
+    source: int
+    """Number of the source within its FROM clause."""
+    path: tuple[int, ...]
+    """Position of the table inside a derived source; empty for a table named directly."""
+    table: str
+
+
+class Origin(NamedTuple):
+    """The base column that a column reference stands for."""
+
+    instance: Key
+    column: str
+
+
+Outputs = dict[str, Origin | None]
+"""A source's columns by folded name; None where a column is no plain base column."""
+
+
+class SchemaColumns:
+    """The schema's tables and columns by folded name."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.traced: dict[int, Outputs] = {}
+        """Results of `_query_outputs` by query node: a CTE may be used many times."""
+        self.columns = {
+            same_name(table.name): [same_name(column.name) for column in table.columns]
+            for table in schema.tables
+        }
+        self.integer_keys = {
+            same_name(table.name): same_name(table.primary_key[0])
+            for table in schema.tables
+            if len(table.primary_key) == 1 and not table.without_rowid
+        }
+
+    def column(self, table: str, name: str) -> str | None:
+        """The table's column of this name (`rowid` is its single primary key), or None."""
+        if name in self.columns.get(table, ()):
+            return name
+        return self.integer_keys.get(table) if name in _ROWID else None
+
+
+class Source(NamedTuple):
+    """One entry of a FROM clause."""
+
+    number: int
+    alias: str
+    outputs: Outputs
+    table: str = ""
+    """Folded base table name; empty for a derived source."""
+
+
+class Scope:
+    """One SELECT's FROM clause: its sources, and the equalities that its clauses state."""
+
+    def __init__(self, select: exp.Select, columns: SchemaColumns) -> None:
+        self.select = select
+        self.columns = columns
+        self.sources: list[Source] = []
+        self.joins: list[tuple[exp.Join, int]] = []
+        """Each JOIN with the number of its first source."""
+
+    @classmethod
+    def of(cls, select: exp.Select, columns: SchemaColumns) -> "Scope":
+        """The scope of this SELECT, its derived tables and CTEs resolved."""
+        scope = cls(select, columns)
+        if (clause := select.args.get("from_")) is not None:
+            scope._add(clause.this)
+            scope._add_joins(select)
+        return scope
+
+    def equalities(self) -> Iterator[tuple[Origin, Origin]]:
+        """Pairs of base columns of different sources that the query sets equal."""
+        for join, first in self.joins:
+            if (condition := join.args.get("on")) is not None:
+                yield from self._conditions(condition)
+            if join.args.get("using"):
+                for name in join.args["using"]:
+                    yield from self._shared(same_name(name.name), first)
+            elif join.args.get("method") == "NATURAL":
+                for name in self.sources[first].outputs:
+                    yield from self._shared(name, first)
+        if (where := self.select.args.get("where")) is not None:
+            yield from self._conditions(where.this)
+
+    def outputs(self) -> Outputs:
+        """The SELECT's own result columns, by folded name."""
+        found: Outputs = {}
+        for column in self.select.expressions:
+            if column.is_star:
+                only = same_name(column.table) if isinstance(column, exp.Column) else ""
+                for source in self.sources:
+                    if only in ("", source.alias):
+                        found |= {n: o for n, o in source.outputs.items() if n not in found}
+            elif name := same_name(column.alias_or_name):
+                found[name] = self._origin(column.unalias())
+        return found
+
+    def _add(self, node: exp.Expr) -> None:
+        """One FROM entry: a table, a derived table, or a parenthesised join."""
+        while (
+            isinstance(node, exp.Subquery)
+            and not node.alias
+            and isinstance(node.this, exp.Table | exp.Subquery)
+        ):
+            self._add_joins(node)
+            node = node.this
+        number, alias = len(self.sources), same_name(node.alias_or_name)
+        if isinstance(node, exp.Table):
+            if isinstance(node.this, exp.Func):
+                return  # a table-valued function: rows of one row, nothing to join along
+            self.sources.append(self._table(node, number, alias))
+            self._add_joins(node)
+        elif isinstance(node, exp.Subquery):
+            outputs = _nested(_query_outputs(node.this, self.columns), number)
+            self.sources.append(Source(number, alias, outputs))
+            self._add_joins(node)
+        else:
+            self.sources.append(Source(number, alias, {}))
+
+    def _add_joins(self, holder: exp.Expr) -> None:
+        for join in holder.args.get("joins") or ():
+            first = len(self.sources)
+            self._add(join.this)
+            if len(self.sources) > first:
+                self.joins.append((join, first))
+
+    def _table(self, node: exp.Table, number: int, alias: str) -> Source:
+        name = same_name(node.name)
+        if not node.db and (cte := _cte_of(node, name)) is not None:
+            outputs = _renamed(_query_outputs(cte.this, self.columns), cte)
+            return Source(number, alias, _nested(outputs, number))
+        key = Key(number, (), name)
+        known = self.columns.columns.get(name, ())
+        return Source(number, alias, {column: Origin(key, column) for column in known}, name)
+
+    def _conditions(self, condition: exp.Expr) -> Iterator[tuple[Origin, Origin]]:
+        """The equalities among conditions that must all hold."""
+        waiting = [condition]
+        while waiting:
+            node = waiting.pop().unnest()
+            if isinstance(node, exp.And):
+                waiting += (node.this, node.expression)
+            elif isinstance(node, exp.EQ | exp.NullSafeEQ | exp.Is):
+                left, right = node.this.unnest(), node.expression.unnest()
+                if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+                    pairs = list(zip(left.expressions, right.expressions, strict=False))
+                else:
+                    pairs = [(left, right)]
+                for one, other in pairs:
+                    a, b = self._origin(one), self._origin(other)
+                    if a and b and a.instance.source != b.instance.source:
+                        yield a, b
+
+    def _shared(self, name: str, first: int) -> Iterator[tuple[Origin, Origin]]:
+        """USING (name): the joined source's column equals that of every earlier source."""
+        joined = self.sources[first].outputs.get(name)
+        for source in self.sources[:first]:
+            earlier = source.outputs.get(name)
+            if joined and earlier:
+                yield joined, earlier
+
+    def _origin(self, node: exp.Expr) -> Origin | None:
+        node = node.unnest()
+        if not isinstance(node, exp.Column) or node.is_star:
+            return None
+        name, alias = same_name(node.name), same_name(node.table)
+        for source in self.sources:
+            if alias and alias != source.alias:
+                continue
+            if name in source.outputs:
+                return source.outputs[name]
+            if source.table and (column := self.columns.column(source.table, name)):
+                return Origin(Key(source.number, (), source.table), column)
+        return None
+
+
+def _query_outputs(query: exp.Expr, columns: SchemaColumns) -> Outputs:
+    """A derived query's columns; of a set operation only what both sides pass on alike."""
+    query = query.unnest()
+    if id(query) not in columns.traced:
+        columns.traced[id(query)] = _trace(query, columns)
+    return columns.traced[id(query)]
+
+
+def _trace(query: exp.Expr, columns: SchemaColumns) -> Outputs:
+    if isinstance(query, exp.Select):
+        return Scope.of(query, columns).outputs()
+    if isinstance(query, exp.SetOperation):
+        left = _query_outputs(query.this, columns)
+        right = list(_query_outputs(query.expression, columns).values())
+        return {
+            name: origin if at < len(right) and origin and _same(origin, right[at]) else None
+            for at, (name, origin) in enumerate(left.items())
+        }
+    return {}
+
+
+def _same(a: Origin, b: Origin | None) -> bool:
+    return b is not None and (a.instance.table, a.column) == (b.instance.table, b.column)
+
+
+def _nested(outputs: Outputs, number: int) -> Outputs:
+    """A derived query's columns as those of source `number` of the query around it."""
+    return {
+        name: origin
+        and Origin(
+            Key(number, (origin.instance.source, *origin.instance.path), origin.instance.table),
+            origin.column,
+        )
+        for name, origin in outputs.items()
+    }
+
+
+def _renamed(outputs: Outputs, cte: exp.CTE) -> Outputs:
+    """The columns under the names of `WITH t(a, b)`, where it gives any."""
+    alias = cte.args.get("alias")
+    names = [same_name(name.name) for name in (alias.args.get("columns") or ())] if alias else []
+    return dict(zip(names, outputs.values(), strict=False)) if names else outputs
+
+
+def _cte_of(node: exp.Expr, name: str) -> exp.CTE | None:
+    """The CTE that this table name means: the innermost WITH around it that defines it.
+
+    A recursive one's use of itself means no CTE here, so that tracing ends.
+    """
+    inside: exp.Expr = node
+    around = node.parent
+    while around is not None:
+        if isinstance(around, exp.CTE) and same_name(around.alias) == name:
+            return None
+        clause = around.args.get("with_")
+        if clause is not None and clause is not inside:
+            for cte in clause.expressions:
+                if same_name(cte.alias) == name:
+                    return cte  # type: ignore[no-any-return]  # sqlglot's expressions are Any
+        inside, around = around, around.parent
+    return None

@@ -1,0 +1,144 @@
+"""Join share from the query's own structure, whatever way the join is written."""
+
+import apsw
+import pytest
+
+from envbuild.records.schema import Column, ForeignKey, Schema, Table
+from envbuild.sql.joins import join_share
+
+
+def table(name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:
+    return Table(
+        name=name,
+        columns=tuple(
+            Column(name=c, type="INTEGER", primary_key=key.index(c) + 1 if c in key else 0)
+            for c in columns
+        ),
+        sql="",
+    )
+
+
+def edge(child: str, columns: str, parent: str, parents: str) -> ForeignKey:
+    return ForeignKey(
+        child=child,
+        child_columns=tuple(columns.split()),
+        parent=parent,
+        parent_columns=tuple(parents.split()),
+    )
+
+
+SHOP = Schema(
+    tables=(
+        table("Customers", "id", "name", "boss_id"),
+        table("orders", "id", "customer_id", "place_id", "name"),
+        table("items", "order_id", "line", "product", key=("order_id", "line")),
+        table("returns", "id", "order_id", "line"),
+        table("lonely", "id", "customer_id"),
+        table("visits", "visit", "customer", key=("visit",)),
+    ),
+    foreign_keys=(
+        edge("orders", "customer_id", "Customers", "id"),
+        edge("Customers", "boss_id", "Customers", "id"),
+        edge("items", "order_id", "orders", "id"),
+        edge("returns", "order_id line", "items", "order_id line"),
+        edge("visits", "customer", "Customers", "id"),
+    ),
+)
+
+ON = "SELECT * FROM orders o JOIN customers c ON "
+SHARES = [
+    ("SELECT * FROM orders", 0.0),
+    ("SELECT id, name FROM orders WHERE id IN (1, 2)", 0.0),
+    (ON + "o.customer_id = c.id", 1.0),
+    (ON + "c.id = o.customer_id", 1.0),
+    (ON + "c.ID == O.Customer_Id", 1.0),
+    (ON + "c.id IS o.customer_id", 1.0),
+    (ON + "(c.id = customer_id AND c.name > 'a')", 1.0),
+    (ON + "(o.customer_id, 1) = (c.id, 1)", 1.0),
+    (ON + "c.id = o.customer_id OR c.name = o.name", 0.0),
+    (ON + "c.name = o.name", 0.0),
+    (ON + "c.id = o.id", 0.0),
+    (ON + "c.rowid = o.customer_id", 1.0),
+    (ON + "c.id + 0 = o.customer_id", 0.0),
+    ("SELECT * FROM orders LEFT JOIN Customers ON customer_id = customers.id", 1.0),
+    ("SELECT * FROM customers, orders WHERE customers.id = customer_id", 1.0),
+    ("SELECT * FROM items, customers c, orders o WHERE o.customer_id=c.id AND order_id=o.id", 1.0),
+    ("SELECT * FROM customers CROSS JOIN orders", 0.0),
+    ("SELECT * FROM orders o JOIN customers c ON o.customer_id=c.id JOIN lonely l USING(id)", 0.5),
+    ("SELECT * FROM returns r JOIN items i ON r.order_id=i.order_id AND i.line=r.line", 1.0),
+    ("SELECT * FROM returns r JOIN items i ON r.order_id = i.order_id", 0.0),
+    ("SELECT * FROM returns JOIN items USING (order_id, line)", 1.0),
+    ("SELECT * FROM returns JOIN items USING (order_id)", 0.0),
+    ("SELECT * FROM returns NATURAL JOIN items", 1.0),
+    ("SELECT * FROM orders NATURAL JOIN customers", 0.0),
+    ("SELECT * FROM customers a JOIN customers b ON a.boss_id = b.id", 1.0),
+    ("SELECT * FROM customers a JOIN customers b ON a.id = b.id", 0.0),
+    ("SELECT * FROM (orders o JOIN customers c ON o.customer_id = c.id)", 1.0),
+    (
+        "SELECT * FROM (orders o JOIN customers c ON o.customer_id = c.id) JOIN items i "
+        "ON i.order_id = o.id",
+        1.0,
+    ),
+    ("SELECT * FROM orders o JOIN (SELECT id AS k FROM customers) c ON c.k = o.customer_id", 1.0),
+    ("SELECT * FROM orders o JOIN (SELECT max(id) AS k FROM customers) c ON c.k=customer_id", 0.0),
+    ("SELECT * FROM orders o JOIN (SELECT * FROM customers) c ON c.id = o.customer_id", 1.0),
+    ("WITH c AS (SELECT id FROM customers) SELECT * FROM c JOIN orders ON c.id=customer_id", 1.0),
+    ("WITH c(k) AS (SELECT id FROM customers) SELECT * FROM c, orders WHERE k=customer_id", 1.0),
+    (
+        "SELECT * FROM orders o JOIN (SELECT id FROM customers UNION SELECT id FROM customers) c "
+        "ON c.id = o.customer_id",
+        1.0,
+    ),
+    (
+        "SELECT * FROM orders o JOIN (SELECT id FROM customers UNION SELECT id FROM lonely) c "
+        "ON c.id = o.customer_id",
+        0.0,
+    ),
+    (
+        "SELECT name FROM customers WHERE id IN "
+        "(SELECT o.customer_id FROM orders o JOIN items i ON i.order_id = o.id)",
+        1.0,
+    ),
+    (
+        "SELECT * FROM orders o JOIN customers c ON o.customer_id = c.id UNION ALL "
+        "SELECT * FROM orders o JOIN customers c ON o.name = c.name",
+        0.5,
+    ),
+    ('SELECT * FROM "orders" AS [o] JOIN `customers` c ON "o"."customer_id" = [c].`id`', 1.0),
+    ("SELECT * FROM orders o JOIN visits v ON v.customer = o.customer_id", 0.0),
+    ("SELECT * FROM customers c, json_each('[1,2]') j WHERE c.id = j.value", 0.0),
+    ("SELECT * FROM orders o JOIN nowhere n ON n.id = o.customer_id", 0.0),
+    ("SELEC * FROM orders, customers", 0.0),
+]
+
+
+@pytest.mark.parametrize(("sql", "share"), SHARES)
+def test_join_share(sql: str, share: float) -> None:
+    assert join_share(sql, SHOP) == share
+
+
+@pytest.fixture
+def shop() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    for each in SHOP.tables:
+        columns = ", ".join(f'"{c.name}" INTEGER' for c in each.columns)
+        keys = ", ".join(each.primary_key)
+        connection.execute(f'CREATE TABLE "{each.name}" ({columns}, PRIMARY KEY ({keys}))')
+    return connection
+
+
+def test_the_queries_above_are_sqlite(shop: apsw.Connection) -> None:
+    for sql, _ in SHARES:
+        if "nowhere" not in sql and "SELEC " not in sql:
+            shop.execute(sql).fetchall()
+
+
+def test_ctes_that_double_do_not_explode() -> None:
+    ctes = ["t0 AS (SELECT id FROM customers)"]
+    ctes += [f"t{n} AS (SELECT a.id FROM t{n - 1} a, t{n - 1} b)" for n in range(1, 60)]
+    assert join_share(f"WITH {', '.join(ctes)} SELECT * FROM t59 JOIN orders USING (id)", SHOP) == 0
+
+
+def test_nesting_is_survived() -> None:
+    deep = "SELECT * FROM a, b WHERE " + "(" * 3000 + "1" + ")" * 3000
+    assert join_share(deep, SHOP) == 0.0

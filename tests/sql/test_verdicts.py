@@ -1,0 +1,152 @@
+"""Every verdict on rows, its typed equality, and the words for what could not be compared."""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from envbuild.errors import UnknownNameError
+from envbuild.records.execution import Outcome, QueryResult, Rows
+from envbuild.records.verdict import Verdict
+from envbuild.sql.permutation import equal_permuted
+from envbuild.sql.verdicts import VERDICTS, judge
+
+NAMES = ("official@1", "bag@1", "ordered@1", "strict@1", "testsuite@1")
+
+
+def ok(*rows: tuple[object, ...]) -> QueryResult:
+    return QueryResult(outcome=Outcome.OK, rows=rows)  # type: ignore[arg-type]
+
+
+def words(predicted: QueryResult, gold: QueryResult, *, ordered: bool = False) -> list[bool]:
+    return [
+        judge(predicted, gold, verdict=name, ordered=ordered) is Verdict.EQUAL for name in NAMES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "ordered", "equal"),
+    [
+        ([(1,), (2,)], [(1,), (2,)], True, "11111"),
+        ([(2,), (1,)], [(1,), (2,)], False, "11101"),
+        ([(2,), (1,)], [(1,), (2,)], True, "11000"),
+        ([(1,), (1,), (2,)], [(1,), (2,)], False, "10000"),
+        ([(1, 1, 2)], [(1, 2, 1)], False, "00001"),
+        ([("a", 1), ("b", 2)], [(1, "a"), (2, "b")], True, "00001"),
+        ([(1, 2), (2, 1)], [(1, 2), (1, 2)], False, "00000"),
+        ([(1.0,)], [(1,)], True, "11111"),
+        ([(-0.0,)], [(0,)], True, "11111"),
+        ([("1",)], [(1,)], True, "00000"),
+        ([(b"1",)], [("1",)], True, "00000"),
+        ([(None,)], [(0,)], True, "00000"),
+        ([(None,)], [(None,)], True, "11111"),
+        ([(2**53 + 1,)], [(2.0**53,)], True, "00000"),
+        ([(float("inf"),)], [(float("inf"),)], True, "11111"),
+        ([], [], True, "11111"),
+        ([], [(None,)], True, "00000"),
+        ([("ß",)], [("ss",)], True, "00000"),
+    ],
+)
+def test_where_the_verdicts_differ(
+    predicted: list[tuple[object, ...]], gold: list[tuple[object, ...]], ordered: bool, equal: str
+) -> None:
+    found = words(ok(*predicted), ok(*gold), ordered=ordered)
+    assert found == [flag == "1" for flag in equal]
+    assert words(ok(*gold), ok(*predicted), ordered=ordered) == found
+
+
+@pytest.mark.parametrize(
+    ("outcome", "as_gold", "as_predicted"),
+    [
+        (Outcome.ERROR, Verdict.GOLD_ERROR, Verdict.PREDICTED_ERROR),
+        (Outcome.DENIED, Verdict.GOLD_ERROR, Verdict.PREDICTED_ERROR),
+        (Outcome.INVALID, Verdict.GOLD_ERROR, Verdict.PREDICTED_ERROR),
+        (Outcome.TIMEOUT, Verdict.GOLD_TIMEOUT, Verdict.PREDICTED_TIMEOUT),
+        (Outcome.TRUNCATED, Verdict.GOLD_TRUNCATED, Verdict.PREDICTED_TRUNCATED),
+    ],
+)
+def test_outcomes_decide_before_rows(
+    outcome: Outcome, as_gold: Verdict, as_predicted: Verdict
+) -> None:
+    failed = QueryResult(outcome=outcome, rows=((1,),))
+    assert judge(ok((1,)), failed) is as_gold
+    assert judge(failed, ok((1,))) is as_predicted
+    assert judge(failed, failed) is as_gold  # a broken gold is never the policy's fault
+    assert judge(None, failed) is as_gold
+    assert (as_gold.correct, as_predicted.correct) == (None, False)
+
+
+def test_no_prediction_and_unknown_names() -> None:
+    assert judge(None, ok()) is Verdict.NO_PREDICTION
+    with pytest.raises(UnknownNameError, match="bag@1"):
+        judge(ok(), ok(), verdict="bag@2")
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "equal"),
+    [
+        ([(100.0,), (10.001,)], [(9.999,), (100.0,)], "1110"),
+        ([(10.02,)], [(10.0,)], "0000"),
+        ([(10.005,)], [(10,)], "1111"),
+        ([(10,)], [(11,)], "0000"),
+        ([("10.0",)], [(10.0,)], "0000"),
+        ([(1.0, "a"), (1.01, "b")], [(1.005, "a"), (1.005, "b")], "1111"),
+        ([(1.0, "a"), (1.0, "b")], [(1.0, "a"), (1.0, "a")], "0000"),
+        ([(1.0,), (1.0,)], [(1.0,), (1.008,)], "1111"),
+        ([(1.0,), (1.0,), (1.016,)], [(1.0,), (1.008,), (1.008,)], "1111"),
+        ([(1.0, 9.0), (1.002, 5.0)], [(1.001, 5.0), (1.0, 9.0)], "1110"),
+        ([(1.0,), (1.0,), (2.0,)], [(1.0,), (2.0,), (2.0,)], "1000"),
+        ([(1e300,)], [(1e300 * (1 + 1e-12),)], "1111"),
+        ([(float("inf"),)], [(float("inf"),)], "1111"),
+    ],
+)
+def test_tolerance(
+    predicted: list[tuple[object, ...]], gold: list[tuple[object, ...]], equal: str
+) -> None:
+    for name, flag in zip(("official@1", "bag@1", "ordered@1", "strict@1"), equal, strict=True):
+        for a, b in ((predicted, gold), (gold, predicted)):
+            found = judge(ok(*a), ok(*b), verdict=name, tolerance=0.01)
+            assert (found is Verdict.EQUAL) == (flag == "1"), name
+
+
+def test_column_permutations_against_trying_them_all() -> None:
+    chance = random.Random(1)
+    equal = 0
+    for _ in range(4000):
+        columns, rows = chance.randint(1, 4), chance.randint(1, 4)
+        gold = random_rows(chance, rows, columns)
+        predicted = random_rows(chance, rows, columns)
+        if chance.random() < 0.6:
+            order = chance.sample(range(columns), columns)
+            predicted = tuple(tuple(row[i] for i in order) for row in chance.sample(gold, rows))
+        for ordered in (False, True):
+            expected = by_trying(predicted, gold, ordered=ordered)
+            equal += expected
+            assert equal_permuted(predicted, gold, ordered=ordered) == expected
+    assert 2000 < equal < 7000
+
+
+def test_wide_and_symmetric_results_end_soon() -> None:
+    wide = tuple(tuple(range(row, row + 1900)) for row in range(5))
+    assert equal_permuted(tuple(row[::-1] for row in wide), wide, ordered=False)
+    chance = random.Random(2)
+    noise = [tuple(chance.choice("ab") for _ in range(14)) for _ in range(60)]
+    shuffled = [tuple(chance.sample(row, 14)) for row in noise]
+    assert not equal_permuted(tuple(shuffled), tuple(noise), ordered=False)
+
+
+def random_rows(chance: random.Random, rows: int, columns: int) -> Rows:
+    return tuple(tuple(chance.randint(0, 2) for _ in range(columns)) for _ in range(rows))
+
+
+def by_trying(predicted: Rows, gold: Rows, *, ordered: bool) -> bool:
+    for order in itertools.permutations(range(len(gold[0]))):
+        moved = [tuple(row[i] for i in order) for row in predicted]
+        if moved == list(gold) if ordered else Counter(moved) == Counter(gold):
+            return True
+    return False
+
+
+def test_every_registered_verdict_is_tested_here() -> None:
+    assert tuple(VERDICTS) == NAMES
