@@ -1,0 +1,55 @@
+"""The mixture and the submit gate at a step, exact: shares are fractions, never rounded floats."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from envbuild.records.curriculum import Schedule
+
+EVERYTHING = "all"
+"""The one bucket of a schedule that has none."""
+
+
+def mixture_at(schedule: Schedule, step: int) -> dict[str, Fraction]:
+    """Each bucket's share of the questions of `step` (0-based); a step past the end holds."""
+    if not schedule.buckets:
+        return {EVERYTHING: Fraction(1)}
+    left = step
+    for phase in schedule.phases[:-1]:
+        if left < phase.steps:
+            break
+        left -= phase.steps
+    else:
+        phase = schedule.phases[-1]
+    passed = min(Fraction(left, phase.steps), Fraction(1)) if phase.steps else Fraction(1)
+    start = [exact(share) for share in phase.start]
+    end = [exact(share) for share in phase.end or phase.start]
+    shares = [a + (b - a) * passed for a, b in zip(start, end, strict=True)]
+    return dict(zip(schedule.buckets, shares, strict=True))
+
+
+def gate_at(schedule: Schedule, step: int) -> float:
+    """The submit gate's probability: 1 at step 0, linearly to 0 at `gate_steps`."""
+    if schedule.gate_steps <= 0:
+        return 0.0
+    return float(max(Fraction(0), 1 - Fraction(step, schedule.gate_steps)))
+
+
+def counts_at(schedule: Schedule, step: int) -> dict[str, int]:
+    """Questions a bucket at `step`, by largest remainders; they sum to `schedule.questions`."""
+    mixture = mixture_at(schedule, step)
+    return dict(zip(mixture, apportion(schedule.questions, list(mixture.values())), strict=True))
+
+
+def apportion(total: int, shares: Sequence[Fraction]) -> list[int]:
+    """`total` split by shares that sum to 1, by largest remainders; a tie goes to the earlier."""
+    quotas = [share * total for share in shares]
+    counts = [int(quota) for quota in quotas]
+    by_remainder = sorted(range(len(shares)), key=lambda i: (counts[i] - quotas[i], i))
+    for position in by_remainder[: total - sum(counts)]:
+        counts[position] += 1
+    return counts
+
+
+def exact(share: float) -> Fraction:
+    """The fraction a person meant by writing `share`: 0.3 is 3/10."""
+    return Fraction(str(share))

@@ -1,0 +1,78 @@
+import random
+
+import pytest
+
+from envbuild.curriculum.held_out import (
+    NEAR,
+    NearDuplicates,
+    leaks,
+    question_words,
+    schema_fingerprint,
+)
+from envbuild.records.schema import Column, Schema, Table
+
+
+def schema(**tables: tuple[str, ...]) -> Schema:
+    return Schema(
+        tables=tuple(
+            Table(name=name, columns=tuple(Column(name=c, type="") for c in columns), sql="")
+            for name, columns in tables.items()
+        ),
+        foreign_keys=(),
+    )
+
+
+def test_the_fingerprint_ignores_order_and_case_and_sees_columns() -> None:
+    one = schema(singer=("id", "name"), song=("title", "singer"))
+    assert schema_fingerprint(one) == schema_fingerprint(
+        schema(Song=("singer", "Title"), SINGER=("name", "id"))
+    )
+    assert schema_fingerprint(one) != schema_fingerprint(
+        schema(singer=("id", "name", "age"), song=("title", "singer"))
+    )
+    assert schema_fingerprint(schema(a=("b", "c"))) != schema_fingerprint(schema(a=("b",), c=()))
+
+
+@pytest.mark.parametrize(
+    ("question", "near"),
+    [
+        ("How many singers from France are older than 30 years?", True),
+        ("how many singers, from France, are older than 40 years", True),
+        ("List the names of all stadiums.", False),
+        ("How many singers?", False),
+    ],
+)
+def test_reworded_questions_are_found(question: str, near: bool) -> None:
+    held_out = NearDuplicates(["How many singers from France are older than 40 years?"])
+    assert held_out.holds(question) is near
+
+
+def test_prefix_filtering_agrees_with_comparing_everything() -> None:
+    chance = random.Random(5)
+    words = [f"w{i}" for i in range(14)]
+
+    def some(count: int) -> list[str]:
+        return [" ".join(chance.choices(words, k=chance.randint(1, 12))) for _ in range(count)]
+
+    test, train = some(120), some(600)
+    found = NearDuplicates(test)
+    sets = [question_words(q) for q in test]
+    hits = 0
+    for question in train:
+        own = question_words(question)
+        expected = any(len(own & s) >= NEAR * len(own | s) for s in sets)
+        assert found.holds(question) is expected, question
+        hits += expected
+    assert 20 < hits < 580
+
+
+def test_leaks_names_the_reason() -> None:
+    assert leaks(
+        [
+            ("a", "x.sqlite", "Who sings?"),
+            ("b", "y.sqlite", "Which town?"),
+            ("c", "z.sqlite", "Why?"),
+        ],
+        [("t", "copy.sqlite", "which TOWN")],
+        fingerprints={"x.sqlite": "1", "y.sqlite": "2", "z.sqlite": "3", "copy.sqlite": "1"},
+    ) == {"a": "shares_schema_with_test", "b": "near_duplicate_of_test"}

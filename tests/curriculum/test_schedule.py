@@ -1,0 +1,137 @@
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from envbuild.curriculum.draw import Draws
+from envbuild.curriculum.presets import load_schedule, parse_schedule
+from envbuild.curriculum.schedule import apportion, counts_at, gate_at, mixture_at
+from envbuild.errors import ConfigurationError, UnknownNameError
+
+SYNSQL = load_schedule("synsql")
+
+
+def pool_of(**sizes: int) -> dict[str, list[str]]:
+    return {name: [f"{name}-{i:04}" for i in range(size)] for name, size in sizes.items()}
+
+
+@pytest.mark.parametrize(
+    ("step", "shares"),
+    [
+        (0, (1, 0, 0)),
+        (399, (1, 0, 0)),
+        (400, (Fraction(40, 100), Fraction(30, 100), Fraction(30, 100))),
+        (900, (Fraction(275, 1000), Fraction(25, 100), Fraction(475, 1000))),
+        (1399, (Fraction(15025, 100000), Fraction(2001, 10000), Fraction(64965, 100000))),
+        (1400, (Fraction(15, 100), Fraction(20, 100), Fraction(65, 100))),
+        (1799, (Fraction(15, 100), Fraction(20, 100), Fraction(65, 100))),
+        (5000, (Fraction(15, 100), Fraction(20, 100), Fraction(65, 100))),
+    ],
+)
+def test_mixture_at_the_published_steps(step: int, shares: tuple[Fraction, ...]) -> None:
+    assert tuple(mixture_at(SYNSQL, step).values()) == shares
+
+
+@pytest.mark.parametrize(
+    ("step", "counts"), [(0, [18, 0, 0]), (400, [7, 6, 5]), (900, [5, 4, 9]), (1500, [3, 3, 12])]
+)
+def test_counts_by_largest_remainders(step: int, counts: list[int]) -> None:
+    assert list(counts_at(SYNSQL, step).values()) == counts
+
+
+def test_apportion_always_sums_and_stays_within_one_of_the_quota() -> None:
+    for total in range(60):
+        for a in range(11):
+            for b in range(11 - a):
+                shares = [Fraction(a, 10), Fraction(b, 10), Fraction(10 - a - b, 10)]
+                counts = apportion(total, shares)
+                assert sum(counts) == total
+                assert all(abs(c - s * total) < 1 for c, s in zip(counts, shares, strict=True))
+
+
+def test_the_gate_closes_over_eighty_steps() -> None:
+    assert [gate_at(SYNSQL, step) for step in (0, 20, 40, 79, 80, 1000)] == [
+        1.0,
+        0.75,
+        0.5,
+        0.0125,
+        0.0,
+        0.0,
+    ]
+
+
+def test_no_question_comes_twice_before_its_bucket_is_spent() -> None:
+    draws = Draws(SYNSQL, pool_of(short=1000, medium=777, long=501), seed=3)
+    seen: Counter[str] = Counter()
+    for step in range(SYNSQL.steps):
+        draw = draws.at(step)
+        ids = [row.row_id for row in draw.rows]
+        assert len(ids) == len(set(ids)) == 18
+        assert not draw.lacking
+        seen.update(ids)
+        for bucket, rows in draws.pool.items():
+            counts = [seen[row_id] for row_id in rows]
+            assert max(counts) - min(counts) <= 1, (step, bucket)
+
+
+def test_a_draw_depends_on_seed_and_step_alone() -> None:
+    pool = pool_of(short=300, medium=90, long=200)
+    forwards = Draws(SYNSQL, pool, seed=1)
+    every = {step: forwards.at(step) for step in range(0, 1800, 7)}
+    for step in reversed(every):
+        assert Draws(SYNSQL, pool, seed=1).at(step) == every[step]
+    assert Draws(SYNSQL, pool, seed=2).at(0) != every[0]
+
+
+def test_a_small_bucket_repeats_and_says_what_it_lacks() -> None:
+    draw = Draws(SYNSQL, pool_of(short=5, medium=0, long=2), seed=0).at(900)
+    assert draw.counts == {"short": 5, "medium": 4, "long": 9}
+    assert draw.lacking == {"medium": 4, "long": 7}
+    assert Counter(row.bucket for row in draw.rows) == {"short": 5, "long": 9}
+
+
+def test_without_a_curriculum_everything_is_one_bucket() -> None:
+    schedule = load_schedule("none")
+    draws = Draws(schedule, {"all": [f"q{i}" for i in range(36)]}, seed=0)
+    assert {row.row_id for step in (0, 1) for row in draws.at(step).rows} == {
+        f"q{i}" for i in range(36)
+    }
+
+
+def test_a_custom_schedule_is_a_file_of_the_same_form(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\nbuckets = ["b0", "b1"]\npool = [0.5, 0.5]\nsteps = 10\nquestions = 4\n'
+        "[[phases]]\nsteps = 10\nstart = [1.0, 0.0]\nend = [0.0, 1.0]\n"
+    )
+    schedule = load_schedule(str(path))
+    assert [counts_at(schedule, step)["b0"] for step in (0, 5, 9)] == [4, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'name = "x"\nbuckets = ["a"]\npool = [0.9]\n[[phases]]\nsteps = 1\nstart = [1.0]',
+            "sum to 1",
+        ),
+        ('name = "x"\nbuckets = ["a"]\npool = [1.0]\n', "at least one"),
+        ('name = "x"\nstepz = 3\n', "stepz"),
+        ('name = "x"\nquestions = 0\n', "at least 1"),
+        (
+            'name = "x"\nbuckets = ["a", "b"]\npool = [1.0]\n'
+            "[[phases]]\nsteps = 1\nstart = [1.0, 0.0]",
+            "2 shares",
+        ),
+        ("name = ", "mine"),
+    ],
+)
+def test_a_wrong_schedule_is_refused_with_its_fault(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        parse_schedule(text.encode(), "mine")
+
+
+def test_an_unknown_schedule_names_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match="none, synsql"):
+        load_schedule("sinsql")
