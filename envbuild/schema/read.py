@@ -1,0 +1,114 @@
+"""A database's schema, read from SQLite's own pragma functions: no DDL is parsed."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from envbuild.records.schema import Column, ForeignKey, MissingParent, Schema, Table
+from envbuild.sql.connect import Connection
+from envbuild.sql.names import declared_spelling, fold_name
+
+_KINDS = "SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = 'main'"
+_COLUMNS = r"""
+SELECT s.name, s.sql, c.name, c.type, c."notnull", c.dflt_value, c.pk, c.hidden
+FROM sqlite_schema AS s CROSS JOIN pragma_table_xinfo(s.name) AS c
+WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY s.rowid, c.cid"""
+_KEYS = r"""
+SELECT s.name, k.id, k."table", k."from", k."to"
+FROM sqlite_schema AS s CROSS JOIN pragma_foreign_key_list(s.name) AS k
+WHERE s.type = 'table' ORDER BY s.rowid, k.id, k.seq"""
+_VIEWS = "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY rowid"
+_GENERATED = (2, 3)
+"""`hidden` of a virtual and of a stored generated column."""
+
+
+def read_schema(connection: Connection) -> Schema:
+    """Every ordinary table in declared order, the edges among them, and what does not resolve.
+
+    Virtual tables, their shadow tables and SQLite's own are left out. Raises apsw.Error where the
+    file is no database.
+    """
+    ordinary = {
+        name: (bool(without_rowid), bool(strict))
+        for name, kind, without_rowid, strict in connection.execute(_KINDS)
+        if kind == "table"
+    }
+    tables = tuple(_tables(connection, ordinary))
+    edges, missing = _edges(connection, {fold_name(t.name): t for t in tables}, ordinary)
+    return Schema(
+        tables=tables,
+        foreign_keys=tuple(sorted(edges)),
+        missing_parents=tuple(sorted(missing)),
+        views=tuple(name for (name,) in connection.execute(_VIEWS)),
+    )
+
+
+def _tables(connection: Connection, ordinary: dict[str, tuple[bool, bool]]) -> Iterator[Table]:
+    columns: dict[str, list[Column]] = defaultdict(list)
+    ddl: dict[str, str] = {}
+    for name, sql, column, kind, not_null, default, key, hidden in connection.execute(_COLUMNS):
+        if name not in ordinary:
+            continue
+        ddl[name] = sql
+        columns[name].append(
+            Column(
+                name=column,
+                type=kind,
+                not_null=bool(not_null),
+                primary_key=key,
+                generated=hidden in _GENERATED,
+                default=default,
+            )
+        )
+    for name, sql in ddl.items():
+        without_rowid, strict = ordinary[name]
+        yield Table(
+            name=name,
+            columns=tuple(columns[name]),
+            sql=sql,
+            without_rowid=without_rowid,
+            strict=strict,
+        )
+
+
+def _edges(
+    connection: Connection, tables: dict[str, Table], ordinary: dict[str, tuple[bool, bool]]
+) -> tuple[set[ForeignKey], set[MissingParent]]:
+    declared: dict[tuple[str, int], list[tuple[Any, ...]]] = defaultdict(list)
+    for child, key, parent, source, target in connection.execute(_KEYS):
+        if child in ordinary:
+            declared[child, key].append((parent, source, target))
+    edges, missing = set(), set()
+    for (child, _), pairs in declared.items():
+        named = pairs[0][0]
+        sources = tuple(source for _, source, _ in pairs)
+        parent = _find_table(named, tables)
+        targets = _targets(parent, [target for _, _, target in pairs]) if parent else None
+        if parent is None or targets is None:
+            missing.add(MissingParent(child=child, child_columns=sources, parent=named))
+        else:
+            edges.add(
+                ForeignKey(
+                    child=child,
+                    child_columns=sources,
+                    parent=parent.name,
+                    parent_columns=targets,
+                )
+            )
+    return edges, missing
+
+
+def _find_table(name: str, tables: dict[str, Table]) -> Table | None:
+    """The table a REFERENCES clause means; `"public.companies"` also finds `companies`."""
+    folded = fold_name(name)
+    return tables.get(folded) or tables.get(folded.rpartition(".")[2])
+
+
+def _targets(parent: Table, named: list[str | None]) -> tuple[str, ...] | None:
+    """The parent's columns in declared spelling; its primary key where none is named."""
+    if named[0] is None:
+        key = parent.primary_key
+        return key if len(key) == len(named) else None
+    spelling = declared_spelling(column.name for column in parent.columns)
+    found = [spelling.get(fold_name(name or "")) for name in named]
+    return None if None in found else tuple(name for name in found if name is not None)
