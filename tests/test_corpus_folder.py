@@ -43,5 +43,5 @@ def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path: Path) -> None:
         open_corpora(tmp_path)
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "corpus.json").write_text('{"format": "envbuild.corpus/0"}')
-    with pytest.raises(CorpusFolderError, match="reads 'envbuild.corpus/1'"):
+    with pytest.raises(CorpusFolderError, match=r"reads 'envbuild\.corpus/1'"):
         open_corpora(tmp_path / "old")

@@ -45,7 +45,8 @@ def open_corpora(path: Path) -> list["CorpusFolder"]:
     plain = CorpusFolder(path)
     if not plain.databases():
         raise CorpusFolderError(
-            f"{path} holds no corpus ({INDEX_FILE}) and no SQLite file ({', '.join(SQLITE_ENDINGS)})"
+            f"{path} holds no corpus ({INDEX_FILE}) and no SQLite file "
+            f"({', '.join(SQLITE_ENDINGS)})"
         )
     return [plain]
 

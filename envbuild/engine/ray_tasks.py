@@ -1,6 +1,7 @@
 """Ray core tasks: attaches to the cluster that is running, else starts one of two CPUs here."""
 
 import collections
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -42,12 +43,12 @@ def _connect() -> None:
     if ray.is_initialized():
         return
     try:
-        ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
+        ray.init(address="auto", logging_level=logging.ERROR, log_to_driver=False)
     except ConnectionError:
         ray.init(
             num_cpus=LOCAL_CPUS,
             include_dashboard=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             log_to_driver=False,
         )
 
