@@ -1,6 +1,8 @@
 """Opening SQLite files for reading, by a URI that any name survives."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import apsw
@@ -37,3 +39,10 @@ def open_image(image: bytes) -> apsw.Connection:
 def quote_name(name: str) -> str:
     """`name` as a double-quoted SQLite identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def iter_rows(
+    connection: apsw.Connection, sql: str, bindings: tuple[object, ...] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of one of our own statements; never for SQL from a corpus or a policy."""
+    yield from connection.cursor().execute(sql, bindings, can_cache=False)

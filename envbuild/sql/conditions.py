@@ -1,0 +1,95 @@
+"""The same database under other conditions: scanned backwards, at another time, with other chance.
+
+A gold query whose result changes under them is not determined by the data. The conditions act
+through SQLite itself (a pragma, the clock of a virtual file system, a function of our own), never
+through the query's text.
+"""
+
+import datetime
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from envbuild.records.execution import Limits, QueryResult
+from envbuild.sql.connect import open_read_only, read_only_uri
+from envbuild.sql.executor import DEFAULT_LIMITS, Session
+
+INSTANTS = ("1970-01-02 03:04:05", "2004-02-29 12:00:00", "2026-07-15 09:30:00", "2101-12-31 23:59")
+"""The times (UTC) at which a query that reads the clock is run."""
+_UNIX_EPOCH_MS = 210_866_760_000_000
+"""1970-01-01 in SQLite's clock: milliseconds since noon of -4713-11-24."""
+_names = itertools.count()
+
+
+def open_reversed(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> Session:
+    """A session in which SQLite walks unordered scans from the other end."""
+    connection = open_read_only(path)
+    connection.execute("PRAGMA reverse_unordered_selects = ON", can_cache=False)
+    return Session(connection, limits=limits)
+
+
+def open_seeded(path: Path, *, seed: int, limits: Limits = DEFAULT_LIMITS) -> Session:
+    """A session whose random() and randomblob() follow from `seed`."""
+    connection = open_read_only(path)
+    chance = random.Random(seed)
+
+    def number(*_: object) -> int:
+        return chance.getrandbits(64) - (1 << 63)
+
+    def blob(*size: Any) -> bytes:
+        return chance.randbytes(max(1, int(size[0] or 0)))
+
+    connection.create_scalar_function("random", number, 0)
+    connection.create_scalar_function("randomblob", blob, 1)
+    return Session(connection, limits=limits)
+
+
+class ClockedSession:
+    """A session whose clock stands where it is told to, and which knows whether it was read."""
+
+    def __init__(self, path: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._clock = _Clock(f"envbuild-clock-{next(_names)}")
+        connection = apsw.Connection(
+            read_only_uri(path),
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            vfs=self._clock.name,
+        )
+        self._session = Session(connection, limits=limits)
+
+    def run_at(self, instant: str, sql: str) -> QueryResult:
+        """What the statement comes to when `now` is `instant` (`YYYY-MM-DD HH:MM`, UTC)."""
+        self._clock.milliseconds = _clock_milliseconds(instant)
+        self._clock.reads = 0
+        return self._session.run(sql)
+
+    @property
+    def read_clock(self) -> bool:
+        """True where the last run asked for the time."""
+        return self._clock.reads > 0
+
+    def close(self) -> None:
+        """Releases the file and the clock."""
+        self._session.close()
+        self._clock.unregister()
+
+
+class _Clock(apsw.VFS):
+    """The default file system with a clock of its own."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, base="")
+        self.name = name
+        self.milliseconds = _UNIX_EPOCH_MS
+        self.reads = 0
+
+    def xCurrentTimeInt64(self) -> int:  # noqa: N802 - the name SQLite's binding calls
+        self.reads += 1
+        return self.milliseconds
+
+
+def _clock_milliseconds(instant: str) -> int:
+    moment = datetime.datetime.fromisoformat(instant).replace(tzinfo=datetime.UTC)
+    return _UNIX_EPOCH_MS + round(moment.timestamp() * 1000)

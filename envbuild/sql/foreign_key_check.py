@@ -1,0 +1,160 @@
+"""Which rows break declared foreign keys, by key; keys SQLite cannot check are named, not skipped.
+
+`PRAGMA foreign_key_check` stops at a key whose parent columns are not unique ("foreign key
+mismatch"), and then says nothing about the table's other keys. Here each key is checked by itself.
+"""
+
+from collections import defaultdict
+from enum import StrEnum
+
+import apsw
+import msgspec
+
+from envbuild.sql.connect import iter_rows, quote_name
+from envbuild.sql.names import fold_name
+
+
+class KeyState(StrEnum):
+    """What became of checking one key."""
+
+    CHECKED = "checked"
+    MISSING_PARENT = "missing_parent"
+    """The parent table does not exist, so every key value dangles."""
+    MISMATCH = "mismatch"
+    """The parent columns do not exist or are not unique; SQLite cannot check such a key."""
+
+
+class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One declared foreign key and the rows that break it."""
+
+    child: str
+    child_columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+    """As declared; empty where the key means the parent's primary key."""
+    state: KeyState
+    orphans: int = 0
+    """Rows with a complete key value that no parent row has; 0 for a mismatch."""
+    example: str = ""
+    """One such key value."""
+
+    def render(self) -> str:
+        """`child.col -> parent.col`."""
+        return f"{_side(self.child, self.child_columns)} -> " + (
+            _side(self.parent, self.parent_columns) if self.parent_columns else self.parent
+        )
+
+
+def check_foreign_keys(connection: apsw.Connection) -> list[KeyCheck]:
+    """Every declared key of the database, in (child, key) order. Reads rows, writes nothing."""
+    tables = {
+        fold_name(name): kind
+        for name, kind in iter_rows(
+            connection, "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view')"
+        )
+    }
+    return [
+        _check(connection, child, parent, pairs, tables)
+        for child, parent, pairs in _declared_keys(connection)
+    ]
+
+
+def count_violations(connection: apsw.Connection) -> int:
+    """Rows that `PRAGMA foreign_key_check` would list, had it not to stop at a mismatch."""
+    return sum(check.orphans for check in check_foreign_keys(connection))
+
+
+_Pairs = list[tuple[str, str | None]]
+
+
+def _declared_keys(connection: apsw.Connection) -> list[tuple[str, str, _Pairs]]:
+    rows = iter_rows(
+        connection,
+        r"""SELECT m.name, k.id, k."table", k."from", k."to"
+        FROM sqlite_schema AS m, pragma_foreign_key_list(m.name, 'main') AS k
+        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+        ORDER BY m.name, k.id DESC, k.seq""",
+    )
+    keys: dict[tuple[str, int, str], _Pairs] = defaultdict(list)
+    for child, key, parent, source, target in rows:
+        keys[child, key, parent].append((source, target))
+    return [(child, parent, pairs) for (child, _, parent), pairs in keys.items()]
+
+
+def _check(
+    connection: apsw.Connection, child: str, parent: str, pairs: _Pairs, tables: dict[str, str]
+) -> KeyCheck:
+    sources = tuple(source for source, _ in pairs)
+    targets = tuple(target for _, target in pairs if target is not None)
+    check = KeyCheck(
+        child=child,
+        child_columns=sources,
+        parent=parent,
+        parent_columns=targets,
+        state=KeyState.CHECKED,
+    )
+    present = " AND ".join(f"c.{quote_name(name)} IS NOT NULL" for name in sources)
+    if fold_name(parent) not in tables:
+        return _counted(connection, check, KeyState.MISSING_PARENT, present)
+    resolved = _unique_target(connection, parent, targets, len(sources))
+    if tables[fold_name(parent)] == "view" or not resolved:
+        return msgspec.structs.replace(check, state=KeyState.MISMATCH)
+    equal = " AND ".join(
+        f"p.{quote_name(target)} = c.{quote_name(source)}"
+        for source, target in zip(sources, resolved, strict=True)
+    )
+    orphan = f"{present} AND NOT EXISTS (SELECT 1 FROM main.{quote_name(parent)} p WHERE {equal})"
+    return _counted(connection, check, KeyState.CHECKED, orphan)
+
+
+def _counted(
+    connection: apsw.Connection, check: KeyCheck, state: KeyState, condition: str
+) -> KeyCheck:
+    shown = " || ', ' || ".join(f"quote(c.{quote_name(name)})" for name in check.child_columns)
+    # The first in storage order; a bare column under min() would be dearer and no better.
+    source = f"FROM main.{quote_name(check.child)} c WHERE {condition}"
+    ((orphans,),) = iter_rows(connection, f"SELECT count(*) {source}")
+    example = ""
+    if orphans:
+        ((found,),) = iter_rows(connection, f"SELECT CAST({shown} AS BLOB) {source} LIMIT 1")
+        example = found.decode("utf-8", "replace")[:200]
+    return msgspec.structs.replace(check, state=state, orphans=orphans, example=example)
+
+
+def _unique_target(
+    connection: apsw.Connection, parent: str, targets: tuple[str, ...], width: int
+) -> tuple[str, ...]:
+    """The parent columns a key resolves to, in key order; empty where SQLite calls a mismatch."""
+    columns = list(
+        iter_rows(connection, "SELECT name, pk FROM pragma_table_xinfo(?, 'main')", (parent,))
+    )
+    primary = [name for pk, name in sorted((pk, name) for name, pk in columns if pk)]
+    if not targets:
+        return tuple(primary) if len(primary) == width else ()
+    spelled = {fold_name(name): name for name, _ in columns}
+    wanted = [spelled.get(fold_name(target)) for target in targets]
+    found = tuple(name for name in wanted if name is not None)
+    if len(found) != width:
+        return ()
+    if sorted(found) == sorted(primary) or sorted(found) in _unique_indexes(connection, parent):
+        return found
+    return ()
+
+
+def _unique_indexes(connection: apsw.Connection, table: str) -> list[list[str]]:
+    rows = iter_rows(
+        connection,
+        """SELECT l.name, x.name FROM pragma_index_list(?, 'main') AS l, pragma_index_info(l.name)
+        AS x WHERE l."unique" AND NOT l.partial""",
+        (table,),
+    )
+    indexes: dict[str, list[str]] = defaultdict(list)
+    for index, column in rows:
+        indexes[index].append(column or "")
+    return [sorted(columns) for columns in indexes.values()]
+
+
+def _side(table: str, columns: tuple[str, ...]) -> str:
+    if len(columns) == 1:
+        return f"{table}.{columns[0]}"
+    return f"{table}.({', '.join(columns)})"

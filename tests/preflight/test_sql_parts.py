@@ -1,0 +1,126 @@
+"""What preflight asks SQLite: counts, keys, undecodable text, ties, other conditions."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from envbuild.sql.conditions import INSTANTS, ClockedSession, open_reversed, open_seeded
+from envbuild.sql.foreign_key_check import KeyState, check_foreign_keys, count_violations
+from envbuild.sql.row_counts import count_rows
+from envbuild.sql.tie_breaks import break_ties, columns_named, limit_sites, probe_columns
+from envbuild.sql.undecodable import find_undecodable
+
+
+def build(path: Path, ddl: str) -> Path:
+    connection = apsw.Connection(str(path))
+    connection.execute(ddl)
+    connection.close()
+    return path
+
+
+def test_rows_of_ordinary_tables_only(tmp_path: Path) -> None:
+    many = "".join(f"CREATE TABLE t{n}(a);" for n in range(230))
+    path = build(
+        tmp_path / "odd ?#%'.sqlite",
+        many + "CREATE VIEW v AS SELECT 1; CREATE VIRTUAL TABLE words USING fts5(body);"
+        "CREATE TABLE w(a PRIMARY KEY) WITHOUT ROWID; CREATE TABLE sqliteXkept(a);"
+        'CREATE TABLE "q""uote"(a INTEGER PRIMARY KEY AUTOINCREMENT);'
+        'INSERT INTO "q""uote" VALUES (1),(5); DELETE FROM "q""uote" WHERE a = 1;'
+        "INSERT INTO w VALUES (1),(2),(3)",
+    )
+    counts = count_rows(path)
+    assert len(counts) == 233
+    assert counts['q"uote'] == 1
+    assert counts["w"] == 3
+    assert "sqliteXkept" in counts
+
+
+def test_every_key_is_checked_by_itself() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute(
+        """CREATE TABLE p(x INT, y INT, id INTEGER PRIMARY KEY, u TEXT UNIQUE, UNIQUE (x, y));
+        CREATE VIEW v AS SELECT 1 AS id;
+        CREATE TABLE c(a INT REFERENCES p(x), b INT REFERENCES p, g INT REFERENCES gone(id),
+          u TEXT REFERENCES P(U), k INT REFERENCES v(id), y INT,
+          FOREIGN KEY (y, a) REFERENCES p(y, x));
+        INSERT INTO p VALUES (1, 2, 10, 'k');
+        INSERT INTO c VALUES (1, 10, 5, 'k', 1, 2), (9, 11, NULL, 'z', 1, 2);"""
+    )
+    checks = {c.render(): (c.state, c.orphans, c.example) for c in check_foreign_keys(connection)}
+    assert checks == {
+        "c.a -> p.x": (KeyState.MISMATCH, 0, ""),
+        "c.b -> p": (KeyState.CHECKED, 1, "11"),
+        "c.g -> gone.id": (KeyState.MISSING_PARENT, 1, "5"),
+        "c.u -> P.U": (KeyState.CHECKED, 1, "'z'"),
+        "c.k -> v.id": (KeyState.MISMATCH, 0, ""),
+        "c.(y, a) -> p.(y, x)": (KeyState.CHECKED, 1, "2, 9"),
+    }
+    assert count_violations(connection) == 4
+
+
+@pytest.mark.parametrize("without_rowid", ["", "WITHOUT ROWID"])
+def test_undecodable_cells_by_column(without_rowid: str) -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute(
+        f"CREATE TABLE t(rowid TEXT PRIMARY KEY, s TEXT, b BLOB) {without_rowid};"
+        "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 12000) "
+        "INSERT INTO t SELECT 'k' || v, 'fine', x'ff' FROM n;"
+        "INSERT INTO t VALUES ('y', CAST(x'63E97A' AS TEXT), NULL), ('z', 'ü', NULL),"
+        "(CAST(x'FF' AS TEXT), CAST(x'C3' AS TEXT), 1)"
+    )
+    found = {(u.table, u.column): (u.cells, u.example) for u in find_undecodable(connection)}
+    assert found == {("t", "rowid"): (1, "ff"), ("t", "s"): (2, found["t", "s"][1])}
+
+
+@pytest.mark.parametrize(
+    ("sql", "up"),
+    [
+        ("SELECT a, b FROM t ORDER BY a LIMIT 1", [(1, 1)]),
+        ("SELECT a, b FROM t LIMIT 1 -- LIMIT", [(1, 1)]),
+        ("SELECT * FROM t ORDER BY a DESC LIMIT 1 OFFSET 1", [(1, 2)]),
+        ("SELECT b FROM t WHERE b = (SELECT b FROM t ORDER BY a LIMIT 1)", [(1,)]),
+        ("SELECT a FROM t UNION SELECT b FROM t LIMIT 1", [(1,)]),
+        ("WITH x AS (SELECT b FROM t ORDER BY a LIMIT 2) SELECT max(b) FROM x", [(2,)]),
+        (
+            "SELECT a, row_number() OVER (ORDER BY b) AS n FROM t ORDER BY a LIMIT 1",
+            [(1, 1)],
+        ),
+    ],
+)
+def test_ties_are_broken_behind_the_order(tmp_path: Path, sql: str, up: list[object]) -> None:
+    path = build(
+        tmp_path / "t.sqlite", "CREATE TABLE t(a, b); INSERT INTO t VALUES (1,3),(1,2),(1,1)"
+    )
+    with open_reversed(path) as session:
+        columns = []
+        for site in limit_sites(sql):
+            count = columns_named(session.run(probe_columns(sql, site)).error)
+            assert count
+            columns.append((site, count))
+        broken = break_ties(sql, columns, direction="ASC")
+        assert list(session.run(broken).rows) == up, broken
+
+
+def test_conditions_change_what_is_not_determined(tmp_path: Path) -> None:
+    path = build(tmp_path / "t.sqlite", "CREATE TABLE t(a); INSERT INTO t VALUES (1),(2),(3)")
+    with open_reversed(path) as session:
+        assert session.run("SELECT a FROM t").rows == ((3,), (2,), (1,))
+        assert session.run("SELECT a FROM t").rows == ((3,), (2,), (1,))
+    clocked = ClockedSession(path)
+    try:
+        years = [
+            clocked.run_at(at, "SELECT strftime('%Y', 'now'), date('2001-01-01')").rows[0]
+            for at in INSTANTS
+        ]
+        assert [year for year, _ in years] == ["1970", "2004", "2026", "2101"]
+        assert clocked.read_clock
+        assert clocked.run_at(INSTANTS[0], "SELECT date('2001-01-01') FROM t").ok
+        assert not clocked.read_clock
+    finally:
+        clocked.close()
+    draws = []
+    for seed in (1, 1, 2):
+        with open_seeded(path, seed=seed) as session:
+            draws.append(session.run("SELECT random(), hex(randomblob(4))").rows)
+    assert draws[0] == draws[1] != draws[2]
