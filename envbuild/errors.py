@@ -8,6 +8,7 @@
     │   ├── ConfigurationError      a TOML file or a resume whose configuration differs
     │   ├── OutputError             a folder that cannot be written, a full disk
     │   ├── UnknownNameError        a reader, preset, verdict, tool … that is not registered
+    │   ├── WorkerError             a worker process that died twice on the same shard
     │   └── MissingDependencyError  an optional package that is not installed
     ├── CorpusError                 the data; becomes a reject or a finding, never a crash
     │   ├── PayloadError            a row payload that does not parse
@@ -55,6 +56,10 @@ class UnknownNameError(OperatorError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         super().__init__(f"no {kind} {name!r}; known: {', '.join(self.known) or 'none'}")
+
+
+class WorkerError(OperatorError):
+    """A worker process that died twice on the same shard, most often for want of memory."""
 
 
 class MissingDependencyError(OperatorError):

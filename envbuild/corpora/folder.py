@@ -1,0 +1,169 @@
+"""Corpus folders (CONTRACT 2), and any folder of SQLite files read as one.
+
+Only reading: `materialize` writes them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.errors import CorpusFolderError
+from envbuild.io.parquet import iter_records, read_records
+from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+
+INDEX_FILE = "corpus.json"
+"""Written last: its presence means that the corpus is whole."""
+INDEX_FORMAT = "envbuild.corpus/1"
+PARTS_FOLDER = ".parts"
+"""What a materialize that has not ended keeps in the corpus folder."""
+SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
+NOT_MEASURED = -1
+"""A count nobody has taken yet: databases of a plain folder have no catalogue."""
+
+
+def open_corpora(path: Path) -> list["CorpusFolder"]:
+    """The corpora at `path`, by name: one corpus, the folder above several, or SQLite files.
+
+    Raises CorpusFolderError where there is none, or where one was not finished.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise CorpusFolderError(f"no folder {path}: give a corpus folder, or run materialize first")
+    if path.is_file():
+        return [CorpusFolder(path.parent, only=path)]
+    if (path / INDEX_FILE).is_file():
+        return [CorpusFolder(path)]
+    _refuse_unfinished(path)
+    inside = sorted(child for child in path.iterdir() if (child / INDEX_FILE).is_file())
+    for child in sorted(path.iterdir()):
+        _refuse_unfinished(child)
+    if inside:
+        return [CorpusFolder(child) for child in inside]
+    plain = CorpusFolder(path)
+    if not plain.databases():
+        raise CorpusFolderError(
+            f"{path} holds no corpus ({INDEX_FILE}) and no SQLite file "
+            f"({', '.join(SQLITE_ENDINGS)})"
+        )
+    return [plain]
+
+
+class CorpusFolder:
+    """One corpus: its databases, their catalogue and its questions.
+
+    A plain folder of SQLite files is one too: it has no questions, `index` is empty, and counts
+    that nobody took are NOT_MEASURED.
+    """
+
+    def __init__(self, root: Path, *, only: Path | None = None) -> None:
+        self.root = Path(root)
+        self.index: dict[str, Any] = {} if only else _read_index(self.root)
+        """corpus.json; empty for a plain folder."""
+        self.name: str = self.index.get("name") or self.root.resolve().name
+        self._only = only
+        self._databases: list[DatabaseRow] | None = None
+        self._files: dict[str, str] | None = None
+
+    @property
+    def catalogued(self) -> bool:
+        """False for a plain folder of SQLite files."""
+        return bool(self.index)
+
+    def databases(self) -> list[DatabaseRow]:
+        """One row a database, in the corpus's own order."""
+        if self._databases is None:
+            if self.catalogued:
+                self._databases = read_records(self.root / "databases.parquet", DatabaseRow)
+            else:
+                self._databases = list(_plain_rows(self.root, self.name, self._only))
+        return self._databases
+
+    def tables(self) -> list[TableRow]:
+        """One row a table; none for a plain folder."""
+        return self._read("tables.parquet", TableRow)
+
+    def questions(self) -> list[Question]:
+        """Every question, in the corpus's own order; none for a plain folder."""
+        return self._read("questions.parquet", Question)
+
+    def iter_questions(self) -> Iterator[Question]:
+        """The questions, a row group at a time."""
+        if self.catalogued:
+            yield from iter_records(self.root / "questions.parquet", Question)
+
+    def rejects(self) -> list[Reject]:
+        """Everything materialize did not take."""
+        return self._read("rejects.parquet", Reject)
+
+    def database_path(self, db_id: str) -> Path:
+        """The database's SQLite file. Raises CorpusFolderError for a db_id that is not here."""
+        if self._files is None:
+            self._files = {row.db_id: row.sqlite_file for row in self.databases()}
+        if db_id not in self._files:
+            raise CorpusFolderError(f"corpus {self.name!r} has no database {db_id!r}")
+        return self.root / self._files[db_id]
+
+    def _read(self, file: str, record: type[Any]) -> list[Any]:
+        return read_records(self.root / file, record) if self.catalogued else []
+
+
+def sqlite_files(root: Path) -> list[Path]:
+    """Every SQLite file below `root` by its ending, sorted; hidden folders are left out."""
+    return sorted(
+        file
+        for ending in SQLITE_ENDINGS
+        for file in root.rglob(f"*{ending}")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(root).parts)
+    )
+
+
+def _plain_rows(root: Path, corpus: str, only: Path | None) -> Iterator[DatabaseRow]:
+    """A database is called as its file, or, where two files share a name, by its path."""
+    files = [only] if only else sqlite_files(root)
+    stems = Counter(file.stem for file in files)
+    for file in files:
+        relative = file.relative_to(root)
+        unique = stems[file.stem] == 1
+        yield DatabaseRow(
+            corpus=corpus,
+            db_id=file.stem if unique else relative.with_suffix("").as_posix(),
+            split="",
+            sqlite_file=relative.as_posix(),
+            sha256="",
+            bytes=file.stat().st_size,
+            tables=NOT_MEASURED,
+            columns=NOT_MEASURED,
+            rows=NOT_MEASURED,
+            foreign_keys=NOT_MEASURED,
+            fk_violations=NOT_MEASURED,
+            rows_offered=0,
+            rows_stored=0,
+            rows_refused=0,
+            ddl_statements=0,
+            ddl_refused=0,
+        )
+
+
+def _read_index(root: Path) -> dict[str, Any]:
+    file = root / INDEX_FILE
+    if not file.is_file():
+        return {}
+    try:
+        index = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError as e:
+        raise CorpusFolderError(f"{file} is not a corpus index: {e}") from e
+    if index.get("format") != INDEX_FORMAT:
+        raise CorpusFolderError(
+            f"{file} has format {index.get('format')!r}; this version reads {INDEX_FORMAT!r}"
+        )
+    return index
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    if (folder / PARTS_FOLDER).is_dir() and not (folder / INDEX_FILE).is_file():
+        raise CorpusFolderError(
+            f"{folder} is not finished: run the same materialize command again, it resumes"
+        )

@@ -1,0 +1,47 @@
+"""Corpus folders, and plain folders of SQLite files read as one."""
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.corpora.folder import open_corpora
+from envbuild.errors import CorpusFolderError
+from tests.shared import shared_data
+
+
+def test_a_folder_of_sqlite_files_is_a_corpus() -> None:
+    (corpus,) = open_corpora(shared_data("bird") / "dev_databases")
+    assert corpus.name == "dev_databases"
+    assert [row.db_id for row in corpus.databases()] == ["student_club", "superhero"]
+    assert corpus.database_path("superhero").is_file()
+    assert corpus.questions() == []
+    with pytest.raises(CorpusFolderError, match="no database 'nope'"):
+        corpus.database_path("nope")
+
+
+def test_one_file_is_a_corpus() -> None:
+    file = shared_data("large") / "pokedex" / "pokedex.sqlite"
+    (corpus,) = open_corpora(file)
+    assert corpus.database_path("pokedex") == file
+
+
+def test_two_files_of_one_name_stay_two_databases(tmp_path: Path) -> None:
+    for folder in ("train", "test"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "shop.sqlite").touch()
+    (corpus,) = open_corpora(tmp_path)
+    assert [row.db_id for row in corpus.databases()] == ["test/shop", "train/shop"]
+
+
+def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CorpusFolderError, match="no folder"):
+        open_corpora(tmp_path / "nope")
+    with pytest.raises(CorpusFolderError, match="holds no corpus"):
+        open_corpora(tmp_path)
+    (tmp_path / "shop" / ".parts").mkdir(parents=True)
+    with pytest.raises(CorpusFolderError, match="not finished"):
+        open_corpora(tmp_path)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "corpus.json").write_text('{"format": "envbuild.corpus/0"}')
+    with pytest.raises(CorpusFolderError, match=r"reads 'envbuild\.corpus/1'"):
+        open_corpora(tmp_path / "old")
