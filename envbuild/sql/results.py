@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from envbuild.records.execution import Row, Rows
 
-_ROWS = msgspec.msgpack.Decoder(type=tuple[tuple[int | float | str | bytes | None, ...], ...])
+# msgspec takes no union of str and bytes; a MessagePack cell already says which of them it is
+_ROWS = msgspec.msgpack.Decoder(type=tuple[tuple[Any, ...], ...])
 
 
 def encode_rows(rows: Iterable[Row]) -> bytes:

@@ -1,0 +1,162 @@
+"""Reading a manifest folder: rows, gold results and where each row's database lies."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import msgspec
+import pyarrow as pa
+
+from envbuild.errors import CorpusFolderError, UnknownNameError
+from envbuild.io.parquet import iter_records, open_parquet
+from envbuild.manifest.layout import FORMAT, GOLD_FILE, INDEX_FILE, ROWS_FILE
+from envbuild.records.manifest import GoldResult, ManifestRow
+
+KEPT_GROUPS = 4
+"""Decoded row groups kept in memory, for rows as for gold results."""
+
+
+def open_manifest(path: Path) -> Manifest:
+    """The manifest in folder `path` (or of the `manifest.parquet` at `path`).
+
+    Raises CorpusFolderError where there is none, it is unfinished, or of another format.
+    """
+    root = Path(path)
+    if root.name == ROWS_FILE and root.is_file():
+        root = root.parent
+    index_file = root / INDEX_FILE
+    if not index_file.is_file():
+        unfinished = " (it is unfinished: run `envbuild manifest` again)" if root.is_dir() else ""
+        raise CorpusFolderError(f"no manifest at {root}: {INDEX_FILE} is missing{unfinished}")
+    try:
+        index = msgspec.json.decode(index_file.read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError as e:
+        raise CorpusFolderError(f"{index_file} does not parse: {e}") from e
+    if index.get("format") != FORMAT:
+        raise CorpusFolderError(
+            f"{index_file} has format {index.get('format')!r}; this version reads {FORMAT}"
+        )
+    return Manifest(root, index)
+
+
+class Manifest:
+    """An open manifest; rows and gold results are decoded when they are asked for."""
+
+    def __init__(self, root: Path, index: dict[str, Any]) -> None:
+        self.root = root
+        self.index = index
+        """manifest.json as written: configuration, counts, versions."""
+
+    @cached_property
+    def rows(self) -> ManifestRows:
+        """Every row, sorted by row_id: a sequence that decodes one row group at a time."""
+        return ManifestRows(self.root / ROWS_FILE)
+
+    def row(self, row_id: str) -> ManifestRow:
+        """The row of that id. Raises UnknownNameError, naming near ids, where there is none."""
+        ids = self.row_ids
+        place = bisect_left(ids, row_id)
+        if place == len(ids) or ids[place] != row_id:
+            near = ids[max(0, place - 2) : place + 3]
+            raise UnknownNameError("row", row_id, near)
+        return self.rows[place]
+
+    @cached_property
+    def row_ids(self) -> Sequence[str]:
+        """Every row_id, sorted."""
+        ids: list[str] = self.columns("row_id").column(0).to_pylist()
+        return ids
+
+    def columns(self, *names: str) -> pa.Table:
+        """Some columns of every row as one Arrow table."""
+        return open_parquet(self.root / ROWS_FILE).read(columns=list(names))
+
+    def gold(self, gold_id: str, variant: str = "") -> GoldResult:
+        """The stored gold result. Raises UnknownNameError where the manifest has none."""
+        place = self._gold_places.get((gold_id, variant))
+        if place is None:
+            name = f"{gold_id} of variant {variant}" if variant else gold_id
+            raise UnknownNameError("gold result", name, ())
+        found: GoldResult = self._gold[place]
+        return found
+
+    def database_path(self, row: ManifestRow) -> Path:
+        """The row's SQLite file."""
+        return Path(self.root, row.sqlite_file)
+
+    def iter_gold(self) -> Iterator[GoldResult]:
+        """Every gold result, variants included, sorted by id."""
+        return iter_records(self.root / GOLD_FILE, GoldResult)
+
+    @cached_property
+    def _gold_places(self) -> dict[tuple[str, str], int]:
+        keys = open_parquet(self.root / GOLD_FILE).read(columns=["gold_id", "variant"])
+        pairs = zip(keys.column(0).to_pylist(), keys.column(1).to_pylist(), strict=True)
+        return {pair: place for place, pair in enumerate(pairs)}
+
+    @cached_property
+    def _gold(self) -> _GroupedRecords:
+        return _GroupedRecords(self.root / GOLD_FILE, GoldResult)
+
+
+class _GroupedRecords:
+    """Records of a Parquet file by position; a few decoded row groups are kept."""
+
+    def __init__(self, path: Path, record: type[msgspec.Struct]) -> None:
+        self.record = record
+        self.file = open_parquet(path)
+        starts = [0]
+        for group in range(self.file.num_row_groups):
+            starts.append(starts[-1] + self.file.metadata.row_group(group).num_rows)
+        self.starts = starts
+        self.kept: OrderedDict[int, pa.Table] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def __getitem__(self, place: int) -> Any:
+        group = bisect_left(self.starts, place + 1) - 1
+        table = self.kept.get(group)
+        if table is None:
+            table = self.file.read_row_group(group).combine_chunks()
+            self.kept[group] = table
+            if len(self.kept) > KEPT_GROUPS:
+                self.kept.popitem(last=False)
+        else:
+            self.kept.move_to_end(group)
+        row = table.slice(place - self.starts[group], 1).to_pylist()[0]
+        return msgspec.convert(row, self.record)
+
+
+class ManifestRows(Sequence[ManifestRow]):
+    """The rows by position; iterating streams them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._records = _GroupedRecords(path, ManifestRow)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> ManifestRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ManifestRow]: ...
+
+    def __getitem__(self, index: int | slice) -> ManifestRow | list[ManifestRow]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        row: ManifestRow = self._records[place]
+        return row
+
+    def __iter__(self) -> Iterator[ManifestRow]:
+        return iter_records(self.path, ManifestRow)
