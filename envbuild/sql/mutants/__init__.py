@@ -1,0 +1,1 @@
+"""Wrong queries near a gold one: operators over its tree (SIGNAL 1). Which are drawn: `signal/`."""

@@ -1,0 +1,252 @@
+"""A gold query as a tree that knows its tables: scopes, column kinds, and SQLite's quoted strings.
+
+It resolves as much as mutating needs and no more: a column it cannot place is left alone.
+"""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from envbuild.errors import GoldError
+from envbuild.records.schema import Column, Schema, Table
+
+E = TypeVar("E", bound=exp.Expression)
+ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
+
+
+class SourceColumn:
+    """A column that a FROM source offers."""
+
+    __slots__ = ("kind", "name", "not_null", "unique")
+
+    def __init__(
+        self, name: str, kind: str, *, not_null: bool = False, unique: bool = False
+    ) -> None:
+        self.name, self.kind, self.not_null, self.unique = name, kind, not_null, unique
+
+
+class Source:
+    """One FROM source of a SELECT: a base table, a CTE or a derived table."""
+
+    __slots__ = ("alias", "columns", "node", "table")
+
+    def __init__(
+        self,
+        alias: str,
+        columns: dict[str, SourceColumn] | None,
+        node: exp.Expression,
+        table: Table | None = None,
+    ) -> None:
+        self.alias, self.columns, self.node, self.table = alias, columns, node, table
+        # columns is None where they cannot be known (a recursive CTE, a table function)
+
+
+class GoldTree:
+    """A parsed gold query over one schema.
+
+    Raises GoldError (`unparsed_gold`) where sqlglot does not read it.
+    """
+
+    def __init__(self, sql: str, schema: Schema) -> None:
+        self.schema = schema
+        self.tables = {table.name.lower(): table for table in schema.tables}
+        try:
+            self.root = sqlglot.parse_one(sql.strip().rstrip(";"), read="sqlite")
+        except (SqlglotError, RecursionError) as e:
+            raise GoldError("unparsed_gold", type(e).__name__) from e
+        if not isinstance(self.root, exp.Query):
+            raise GoldError("unparsed_gold", "not a SELECT")
+        self._sources: dict[int, list[Source]] = {}
+        self._outputs: dict[int, dict[str, SourceColumn] | None] = {}
+        self.nodes: tuple[exp.Expression, ...] = tuple(self.root.walk(bfs=False))
+        if self._settle_quoted_strings():
+            self.nodes = tuple(self.root.walk(bfs=False))
+
+    def each(self, *kinds: type[E]) -> Iterator[E]:
+        """Every node of these kinds, depth first."""
+        for node in self.nodes:
+            if isinstance(node, kinds):
+                yield node
+
+    def sources(self, select: exp.Select) -> list[Source]:
+        """The FROM sources of a SELECT, in order."""
+        found = self._sources.get(id(select))
+        if found is None:
+            self._sources[id(select)] = found = [
+                self._source(node) for node in source_nodes(select)
+            ]
+        return found
+
+    def resolve(self, column: exp.Column) -> tuple[Source, SourceColumn] | None:
+        """The source and column that a column reference means; None where it cannot be told."""
+        name, qualifier = column.name.lower(), column.table.lower()
+        select = column.find_ancestor(exp.Select, exp.SetOperation)
+        while isinstance(select, exp.Select):
+            for source in self.sources(select):
+                if qualifier and source.alias.lower() != qualifier:
+                    continue
+                if source.columns is not None and name in source.columns:
+                    return source, source.columns[name]
+            select = select.find_ancestor(exp.Select)
+        return None
+
+    def outputs(self, query: exp.Expression) -> dict[str, SourceColumn] | None:
+        """What a query offers to the query around it; None where it cannot be known."""
+        while isinstance(query, exp.Subquery | exp.SetOperation):
+            query = query.this
+        if not isinstance(query, exp.Select):
+            return None
+        if id(query) not in self._outputs:
+            self._outputs[id(query)] = None  # a recursive CTE asks for itself
+            self._outputs[id(query)] = self._select_outputs(query)
+        return self._outputs[id(query)]
+
+    def kind(self, value: exp.Expression) -> str:
+        """The type class of an expression: number, text, date or other."""
+        if isinstance(value, exp.Alias | exp.Paren | exp.Max | exp.Min | exp.Distinct):
+            inner = value.expressions[0] if isinstance(value, exp.Distinct) else value.this
+            return self.kind(inner)
+        if isinstance(value, exp.Column):
+            found = self.resolve(value)
+            return found[1].kind if found else "other"
+        if isinstance(value, exp.Literal):
+            return "text" if value.is_string else "number"
+        if isinstance(value, exp.AggFunc | exp.Binary | exp.Neg | exp.Round | exp.Abs | exp.Window):
+            return "text" if isinstance(value, exp.GroupConcat | exp.DPipe) else "number"
+        if isinstance(value, exp.Cast):
+            return "text" if value.to.is_type(*exp.DataType.TEXT_TYPES) else "number"
+        return "other"
+
+    def _source(self, node: exp.Expression) -> Source:
+        alias = node.alias_or_name
+        if isinstance(node, exp.Table):
+            if cte := _visible_cte(node):
+                return Source(alias, _renamed(self.outputs(cte.this), cte), node)
+            table = self.tables.get(node.name.lower())
+            if table is None:
+                return Source(alias, None, node)
+            only_key = len(table.primary_key) == 1
+            columns = {
+                column.name.lower(): SourceColumn(
+                    column.name,
+                    type_class(column),
+                    not_null=column.not_null or is_rowid_alias(column, table),
+                    unique=bool(column.primary_key) and only_key,
+                )
+                for column in table.columns
+            }
+            return Source(alias, columns, node, table)
+        return Source(alias, _renamed(self.outputs(node), node), node)
+
+    def _select_outputs(self, select: exp.Select) -> dict[str, SourceColumn] | None:
+        columns: dict[str, SourceColumn] = {}
+        for value in select.expressions:
+            if value.is_star:
+                qualifier = value.table.lower() if isinstance(value, exp.Column) else ""
+                for source in self.sources(select):
+                    if qualifier and source.alias.lower() != qualifier:
+                        continue
+                    if source.columns is None:
+                        return None
+                    columns |= {name: _plain(one) for name, one in source.columns.items()}
+            elif value.output_name:
+                name = value.output_name
+                columns[name.lower()] = SourceColumn(name, self.kind(value))
+        return columns
+
+    def _settle_quoted_strings(self) -> bool:
+        """Turns `"text"` that names nothing into the string SQLite takes it for."""
+        quoted = [
+            node
+            for node in self.nodes
+            if isinstance(node, exp.Column) and node.this.args.get("quoted") and not node.table
+        ]
+        strings = [node for node in quoted if not self._names_something(node)]
+        for node in strings:
+            node.replace(exp.Literal.string(node.name))
+        return bool(strings)
+
+    def _names_something(self, column: exp.Column) -> bool:
+        name = column.name.lower()
+        if name in ROWID_NAMES or self.resolve(column):
+            return True
+        query: exp.Expression | None = column.find_ancestor(exp.Select, exp.SetOperation)
+        while query is not None:
+            if name in (self.outputs(query) or {}):  # an output's alias, in ORDER BY and elsewhere
+                return True
+            if isinstance(query, exp.Select) and any(
+                source.columns is None for source in self.sources(query)
+            ):
+                return True
+            query = query.find_ancestor(exp.Select, exp.SetOperation)
+        return False
+
+
+def source_nodes(select: exp.Select) -> list[exp.Expression]:
+    """The tables and derived tables in a SELECT's FROM, joins included, in order."""
+    start = select.args.get("from_")
+    nodes = [start.this] if start else []
+    nodes += [join.this for join in select.args.get("joins") or ()]
+    flat: list[exp.Expression] = []
+    for node in nodes:
+        while isinstance(node, exp.Paren) or (
+            isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table)
+        ):
+            node = node.this
+        flat.append(node)
+        flat += [join.this for join in node.args.get("joins") or ()]
+    return flat
+
+
+def type_class(column: Column) -> str:
+    """number, text, date or other: columns swap within a class only."""
+    declared = column.type.upper()
+    if "DATE" in declared or "TIME" in declared:
+        return "date"
+    if any(word in declared for word in ("CHAR", "CLOB", "TEXT", "STRING")):
+        return "date" if column.name.lower().endswith(("date", "time", "_at", "_on")) else "text"
+    if any(word in declared for word in ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")):
+        return "number"
+    return "other"
+
+
+def is_rowid_alias(column: Column, table: Table) -> bool:
+    """True for an INTEGER PRIMARY KEY: the one key column SQLite itself keeps free of NULL."""
+    return (
+        column.type.upper() == "INTEGER"
+        and table.primary_key == (column.name,)
+        or bool(column.primary_key and (table.without_rowid or table.strict))
+    )
+
+
+def _visible_cte(table: exp.Table) -> exp.CTE | None:
+    name = table.name.lower()
+    node: exp.Expression | None = table.parent
+    while node is not None:
+        held = node.args.get("with_")
+        for cte in held.expressions if held else ():
+            if cte.alias.lower() == name:
+                return cte  # type: ignore[no-any-return] # sqlglot leaves expressions untyped
+        node = node.parent
+    return None
+
+
+def _renamed(
+    columns: dict[str, SourceColumn] | None, node: exp.Expression
+) -> dict[str, SourceColumn] | None:
+    """The columns under the names of `AS t(a, b)`, where it has any."""
+    alias = node.args.get("alias")
+    names = [one.name for one in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if not names:
+        return columns
+    kinds = [one.kind for one in columns.values()] if columns else []
+    kinds += ["other"] * (len(names) - len(kinds))
+    return {name.lower(): SourceColumn(name, kind) for name, kind in zip(names, kinds, strict=False)}
+
+
+def _plain(column: SourceColumn) -> SourceColumn:
+    """The column as a derived table offers it: an outer join inside may have made it NULL."""
+    return SourceColumn(column.name, column.kind)
