@@ -67,6 +67,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     """Sorted."""
     missing_parents: tuple[MissingParent, ...] = ()
     views: tuple[str, ...] = ()
+    view_sql: tuple[str, ...] = ()
+    """The CREATE VIEW statements, in the order of `views`; empty where they were not read."""
 
     @property
     def table_names(self) -> tuple[str, ...]:

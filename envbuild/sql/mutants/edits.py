@@ -14,10 +14,10 @@ class Edit:
 
     __slots__ = ("key", "make", "owner")
 
-    def __init__(self, owner: exp.Expression | None, key: str, make: Make) -> None:
+    def __init__(self, owner: exp.Expr | None, key: str, make: Make) -> None:
         self.owner, self.key, self.make = owner, key, make
 
-    def render(self, root: exp.Expression) -> str:
+    def render(self, root: exp.Expr) -> str:
         """The SQL of `root` with this one change; `root` is as before afterwards."""
         if self.owner is None:
             return render(self.make())
@@ -29,12 +29,12 @@ class Edit:
             self.owner.set(self.key, old)
 
 
-def render(root: exp.Expression) -> str:
+def render(root: exp.Expr) -> str:
     """The tree as SQLite text, without comments."""
     return root.sql(dialect="sqlite", comments=False, copy=False)
 
 
-def swap(node: exp.Expression, make: Callable[[], exp.Expression]) -> Edit:
+def swap(node: exp.Expr, make: Callable[[], exp.Expr]) -> Edit:
     """The edit that puts what `make` builds where `node` stands."""
     owner, key = node.parent, node.arg_key
     if owner is None or key is None:
@@ -45,7 +45,7 @@ def swap(node: exp.Expression, make: Callable[[], exp.Expression]) -> Edit:
     return Edit(owner, key, lambda: [make() if one is node else one for one in siblings])
 
 
-def without(node: exp.Expression) -> Edit:
+def without(node: exp.Expr) -> Edit:
     """The edit that takes `node` out of the list it stands in."""
     owner, key = node.parent, node.arg_key
     assert owner is not None and key is not None
@@ -53,11 +53,11 @@ def without(node: exp.Expression) -> Edit:
     return Edit(owner, key, lambda: [one for one in siblings if one is not node])
 
 
-def dropped(owner: exp.Expression, key: str) -> Edit:
+def dropped(owner: exp.Expr, key: str) -> Edit:
     """The edit that clears one argument."""
     return Edit(owner, key, lambda: None)
 
 
-def same_sides(node: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
+def same_sides(node: exp.Expr, kind: type[exp.Expr]) -> exp.Expr:
     """A two-sided expression of another kind over copies of `node`'s sides."""
     return kind(this=node.this.copy(), expression=node.expression.copy())

@@ -12,7 +12,7 @@ COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _KEYWORDS = frozenset(word.lower() for word in apsw.keywords)
 
 
-def clause_of(node: exp.Expression) -> str:
+def clause_of(node: exp.Expr) -> str:
     """The clause of the nearest query: expressions, from_, joins, where, group, having, order,
     limit …; `window` inside OVER, "" outside any query."""
     child, parent = node, node.parent
@@ -26,13 +26,13 @@ def clause_of(node: exp.Expression) -> str:
     return "window" if in_window else child.arg_key or ""
 
 
-def select_of(node: exp.Expression) -> exp.Select | None:
+def select_of(node: exp.Expr) -> exp.Select | None:
     """The SELECT a node belongs to."""
     found = node.find_ancestor(exp.Select, exp.SetOperation)
     return found if isinstance(found, exp.Select) else None
 
 
-def is_join_condition(tree: GoldTree, node: exp.Expression) -> bool:
+def is_join_condition(tree: GoldTree, node: exp.Expr) -> bool:
     """True for a comparison of columns of two sources, in ON or in WHERE."""
     if clause_of(node) == "joins":
         return True
@@ -43,7 +43,7 @@ def is_join_condition(tree: GoldTree, node: exp.Expression) -> bool:
     return bool(one and other and one[0] is not other[0])
 
 
-def is_nested(query: exp.Expression) -> bool:
+def is_nested(query: exp.Expr) -> bool:
     """True for a query inside another one: a CTE, a derived table, IN (…), a scalar subquery."""
     return query.find_ancestor(exp.Select, exp.CTE, exp.Subquery, exp.In, exp.Exists) is not None
 
@@ -93,7 +93,7 @@ class _NewColumn:
     def __init__(self, old: exp.Column, name: str, qualifier: str) -> None:
         self.old, self.name, self.qualifier = old, name, qualifier
 
-    def __call__(self) -> exp.Expression:
+    def __call__(self) -> exp.Expr:
         old = self.old
         column = exp.Column(
             this=name_of(self.name), table=name_of(self.qualifier) if self.qualifier else None

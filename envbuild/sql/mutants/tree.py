@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from envbuild.errors import GoldError
 from envbuild.records.schema import Column, Schema, Table
 
-E = TypeVar("E", bound=exp.Expression)
+E = TypeVar("E", bound=exp.Expr)
 ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 
 
@@ -37,7 +37,7 @@ class Source:
         self,
         alias: str,
         columns: dict[str, SourceColumn] | None,
-        node: exp.Expression,
+        node: exp.Expr,
         table: Table | None = None,
     ) -> None:
         self.alias, self.columns, self.node, self.table = alias, columns, node, table
@@ -61,7 +61,7 @@ class GoldTree:
             raise GoldError("unparsed_gold", "not a SELECT")
         self._sources: dict[int, list[Source]] = {}
         self._outputs: dict[int, dict[str, SourceColumn] | None] = {}
-        self.nodes: tuple[exp.Expression, ...] = tuple(self.root.walk(bfs=False))
+        self.nodes: tuple[exp.Expr, ...] = tuple(self.root.walk(bfs=False))
         if self._settle_quoted_strings():
             self.nodes = tuple(self.root.walk(bfs=False))
 
@@ -83,7 +83,7 @@ class GoldTree:
     def resolve(self, column: exp.Column) -> tuple[Source, SourceColumn] | None:
         """The source and column that a column reference means; None where it cannot be told."""
         name, qualifier = column.name.lower(), column.table.lower()
-        select = column.find_ancestor(exp.Select, exp.SetOperation)
+        select: exp.Expr | None = column.find_ancestor(exp.Select, exp.SetOperation)
         while isinstance(select, exp.Select):
             for source in self.sources(select):
                 if qualifier and source.alias.lower() != qualifier:
@@ -93,7 +93,7 @@ class GoldTree:
             select = select.find_ancestor(exp.Select)
         return None
 
-    def outputs(self, query: exp.Expression) -> dict[str, SourceColumn] | None:
+    def outputs(self, query: exp.Expr) -> dict[str, SourceColumn] | None:
         """What a query offers to the query around it; None where it cannot be known."""
         while isinstance(query, exp.Subquery | exp.SetOperation):
             query = query.this
@@ -104,7 +104,7 @@ class GoldTree:
             self._outputs[id(query)] = self._select_outputs(query)
         return self._outputs[id(query)]
 
-    def kind(self, value: exp.Expression) -> str:
+    def kind(self, value: exp.Expr) -> str:
         """The type class of an expression: number, text, date or other."""
         if isinstance(value, exp.Alias | exp.Paren | exp.Max | exp.Min | exp.Distinct):
             inner = value.expressions[0] if isinstance(value, exp.Distinct) else value.this
@@ -120,7 +120,7 @@ class GoldTree:
             return "text" if value.to.is_type(*exp.DataType.TEXT_TYPES) else "number"
         return "other"
 
-    def _source(self, node: exp.Expression) -> Source:
+    def _source(self, node: exp.Expr) -> Source:
         alias = node.alias_or_name
         if isinstance(node, exp.Table):
             if cte := _visible_cte(node):
@@ -173,7 +173,7 @@ class GoldTree:
         name = column.name.lower()
         if name in ROWID_NAMES or self.resolve(column):
             return True
-        query: exp.Expression | None = column.find_ancestor(exp.Select, exp.SetOperation)
+        query: exp.Expr | None = column.find_ancestor(exp.Select, exp.SetOperation)
         while query is not None:
             if name in (self.outputs(query) or {}):  # an output's alias, in ORDER BY and elsewhere
                 return True
@@ -185,12 +185,12 @@ class GoldTree:
         return False
 
 
-def source_nodes(select: exp.Select) -> list[exp.Expression]:
+def source_nodes(select: exp.Select) -> list[exp.Expr]:
     """The tables and derived tables in a SELECT's FROM, joins included, in order."""
     start = select.args.get("from_")
     nodes = [start.this] if start else []
     nodes += [join.this for join in select.args.get("joins") or ()]
-    flat: list[exp.Expression] = []
+    flat: list[exp.Expr] = []
     for node in nodes:
         while isinstance(node, exp.Paren) or (
             isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table)
@@ -215,16 +215,14 @@ def type_class(column: Column) -> str:
 
 def is_rowid_alias(column: Column, table: Table) -> bool:
     """True for an INTEGER PRIMARY KEY: the one key column SQLite itself keeps free of NULL."""
-    return (
-        column.type.upper() == "INTEGER"
-        and table.primary_key == (column.name,)
-        or bool(column.primary_key and (table.without_rowid or table.strict))
+    return (column.type.upper() == "INTEGER" and table.primary_key == (column.name,)) or bool(
+        column.primary_key and (table.without_rowid or table.strict)
     )
 
 
 def _visible_cte(table: exp.Table) -> exp.CTE | None:
     name = table.name.lower()
-    node: exp.Expression | None = table.parent
+    node: exp.Expr | None = table.parent
     while node is not None:
         held = node.args.get("with_")
         for cte in held.expressions if held else ():
@@ -235,7 +233,7 @@ def _visible_cte(table: exp.Table) -> exp.CTE | None:
 
 
 def _renamed(
-    columns: dict[str, SourceColumn] | None, node: exp.Expression
+    columns: dict[str, SourceColumn] | None, node: exp.Expr
 ) -> dict[str, SourceColumn] | None:
     """The columns under the names of `AS t(a, b)`, where it has any."""
     alias = node.args.get("alias")
@@ -244,7 +242,9 @@ def _renamed(
         return columns
     kinds = [one.kind for one in columns.values()] if columns else []
     kinds += ["other"] * (len(names) - len(kinds))
-    return {name.lower(): SourceColumn(name, kind) for name, kind in zip(names, kinds, strict=False)}
+    return {
+        name.lower(): SourceColumn(name, kind) for name, kind in zip(names, kinds, strict=False)
+    }
 
 
 def _plain(column: SourceColumn) -> SourceColumn:
