@@ -23,9 +23,12 @@ class SignalScore(msgspec.Struct, frozen=True, kw_only=True):
     manifest's `signal` column use; equal to signal_low where no variants were looked at."""
     gold_rows: int = 0
     alive: tuple[str, ...] = ()
-    """Operators of the mutants that got the gold's result, one entry a mutant."""
+    """Operators of the mutants that got the gold's result and are not presumed equivalent, one
+    entry a mutant."""
     alive_sql: tuple[str, ...] = ()
     """Those mutants' SQL, same order."""
+    operators: tuple[str, ...] = ()
+    """Operators of all mutants that are not presumed equivalent, one entry a mutant."""
     variants: int = 0
     """Variants of the database, with a non-empty gold, behind `presumed_equivalent`."""
     verdict: str = "ordered@1"

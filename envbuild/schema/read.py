@@ -17,7 +17,7 @@ _KEYS = r"""
 SELECT s.name, k.id, k."table", k."from", k."to"
 FROM sqlite_schema AS s CROSS JOIN pragma_foreign_key_list(s.name) AS k
 WHERE s.type = 'table' ORDER BY s.rowid, k.id, k.seq"""
-_VIEWS = "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY rowid"
+_VIEWS = "SELECT name, sql FROM sqlite_schema WHERE type = 'view' ORDER BY rowid"
 _GENERATED = (2, 3)
 """`hidden` of a virtual and of a stored generated column."""
 
@@ -34,12 +34,14 @@ def read_schema(connection: Connection) -> Schema:
         if kind == "table"
     }
     tables = tuple(_tables(connection, ordinary))
+    views = list(connection.execute(_VIEWS))
     edges, missing = _edges(connection, {fold_name(t.name): t for t in tables}, ordinary)
     return Schema(
         tables=tables,
         foreign_keys=tuple(sorted(edges)),
         missing_parents=tuple(sorted(missing)),
-        views=tuple(name for (name,) in connection.execute(_VIEWS)),
+        views=tuple(name for name, _ in views),
+        view_sql=tuple(sql for _, sql in views),
     )
 
 

@@ -16,6 +16,7 @@ from envbuild.records.schema import Schema
 from envbuild.sql.mutants.compiler import Compiler
 from envbuild.sql.mutants.edits import Edit, render
 from envbuild.sql.mutants.operators import OPERATORS
+from envbuild.sql.mutants.proofs import operators_unseen_by
 from envbuild.sql.mutants.tree import GoldTree
 
 CAP = 12
@@ -45,13 +46,15 @@ def make_mutants(
     *,
     cap: int = CAP,
     compiles: Callable[[str], bool] | None = None,
+    verdict: str = "ordered@1",
 ) -> tuple[Mutant, ...]:
     """At most `cap` different mutants that compile, drawn round-robin over the operators.
 
     `compiles` asks an empty database of this schema; without it one is built for this call.
+    Changes that the verdict can never see (order without LIMIT under `bag@1`) are left out.
     Raises GoldError where the gold is not a query that sqlglot reads.
     """
-    return draw_mutants(gold_sql, schema, cap=cap, compiles=compiles).mutants
+    return draw_mutants(gold_sql, schema, cap=cap, compiles=compiles, verdict=verdict).mutants
 
 
 def draw_mutants(
@@ -60,6 +63,7 @@ def draw_mutants(
     *,
     cap: int = CAP,
     compiles: Callable[[str], bool] | None = None,
+    verdict: str = "ordered@1",
 ) -> MutantSet:
     """`make_mutants` with the re-rendered gold and the seed beside them."""
     compiles = compiles or Compiler.of_schema(schema).compiles
@@ -68,7 +72,8 @@ def draw_mutants(
     rendered = render(tree.root)
     seen = {rendered}
     mutants: list[Mutant] = []
-    queue = deque(_shuffled_sites(tree, seed))
+    unseen = operators_unseen_by(verdict, tree)
+    queue = deque(entry for entry in _shuffled_sites(tree, seed) if entry[0] not in unseen)
     while queue and len(mutants) < cap:
         operator, sites = queue.popleft()
         while sites:

@@ -5,6 +5,20 @@ from sqlglot import exp
 from envbuild.sql.mutants.places import COMPARISONS, select_of
 from envbuild.sql.mutants.tree import GoldTree, Source, SourceColumn
 
+_BAG_VERDICTS = frozenset(("bag@1",))
+_SET_VERDICTS = frozenset(("official@1",))
+_ORDER_OPERATORS = frozenset(("order_dir", "order_drop", "col_order"))
+
+
+def operators_unseen_by(verdict: str, tree: GoldTree) -> frozenset[str]:
+    """Operators whose changes a verdict can never see in this query."""
+    if any(tree.each(exp.Limit, exp.Window)):
+        return frozenset()
+    if verdict in _SET_VERDICTS:
+        nested = any(select is not tree.root for select in tree.each(exp.Select))
+        return _ORDER_OPERATORS if nested else _ORDER_OPERATORS | {"distinct"}
+    return _ORDER_OPERATORS if verdict in _BAG_VERDICTS else frozenset()
+
 
 def is_never_null(tree: GoldTree, source: Source, column: SourceColumn) -> bool:
     """True for a NOT NULL column that no outer join can fill with NULL."""
