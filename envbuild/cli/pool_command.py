@@ -1,0 +1,228 @@
+"""`envbuild pool`: what a training step draws, and the whole schedule as a file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from envbuild.cli.options import FINDINGS, OK, JsonOption, SeedOption, print_json, warn
+
+if TYPE_CHECKING:
+    from envbuild.curriculum.draw import Draws, StepDraw
+    from envbuild.curriculum.pool import Pool
+    from envbuild.manifest.read import Manifest
+
+QUESTION_WIDTH = 36
+"""Characters of a question that the table shows."""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("pool")(pool)
+
+
+def pool(
+    manifest: Annotated[Path, typer.Argument(help="A manifest folder.")],
+    schedule: Annotated[
+        str, typer.Option("--schedule", help="synsql, none, or a TOML file of the same form.")
+    ] = "synsql",
+    step: Annotated[int, typer.Option("--step", min=0, help="The step to show, from 0.")] = 0,
+    size: Annotated[
+        int | None,
+        typer.Option("--size", min=1, help="Questions in the pool; default: all the shares allow."),
+    ] = None,
+    styles: Annotated[
+        str | None, typer.Option("--styles", help="Phrasings to keep, comma-separated.")
+    ] = None,
+    test: Annotated[
+        list[Path] | None,
+        typer.Option("--test", help="Another manifest to keep the pool apart from; repeatable."),
+    ] = None,
+    min_signal: Annotated[
+        float | None,
+        typer.Option("--min-signal", min=0, max=1, help="Leave out rows measured below this."),
+    ] = None,
+    weigh_by_signal: Annotated[
+        bool, typer.Option("--weigh-by-signal", help="Prefer rows with more signal.")
+    ] = False,
+    borrow: Annotated[
+        bool, typer.Option("--borrow", help="Fill what a bucket lacks from the nearest one.")
+    ] = False,
+    seed: SeedOption = 0,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write schedule.parquet: every step, in order.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where --write puts it; default: in MANIFEST.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Chart of lengths, edges and shares: .png or .svg."),
+    ] = None,
+    plot_schedule: Annotated[
+        Path | None, typer.Option("--plot-schedule", help="Chart of mixture and gate over steps.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """What a training step draws, and why.
+
+    The pool is filled by bucket shares, kept apart from test rows by schema and by question, and
+    drawn by a length curriculum. Exit 1: a bucket cannot fill its share.
+
+    Example: envbuild pool manifest/ --schedule synsql --step 900
+    """
+    from envbuild.cli.plots import check_plot_path
+    from envbuild.curriculum.draw import Draws
+    from envbuild.curriculum.order import FILE, write_schedule
+    from envbuild.curriculum.pool import PoolChoice, build_pool
+    from envbuild.curriculum.presets import load_schedule
+    from envbuild.manifest.read import open_manifest
+
+    for image in (plot, plot_schedule):
+        if image is not None:
+            check_plot_path(image)
+    plan = load_schedule(schedule)
+    opened = open_manifest(manifest)
+    choice = PoolChoice(
+        size=size,
+        seed=seed,
+        styles=tuple(s.strip() for s in styles.split(",") if s.strip()) if styles else (),
+        min_signal=min_signal,
+        weigh_by_signal=weigh_by_signal,
+        borrow=borrow,
+    )
+    filled = build_pool(manifest, plan, choice, test=tuple(test or ()))
+    draws = Draws(plan, filled.rows, seed=seed)
+    draw = draws.at(step)
+    written: dict[str, Any] = {}
+    if write or out is not None:
+        path = out or manifest / FILE
+        written = {"file": str(path), "rows": write_schedule(path, draws, filled, choice, manifest)}
+    if plot is not None:
+        _plot_lengths(plot, opened)
+    if plot_schedule is not None:
+        _plot_schedule(plot_schedule, draws, step)
+    for note in filled.notes:
+        warn(note)
+    if json:
+        print_json("pool", _document(filled, draws, draw, opened, written))
+    else:
+        _show(filled, draws, draw, opened, written)
+    raise typer.Exit(FINDINGS if filled.lacking or draw.lacking else OK)
+
+
+def _document(
+    pool: "Pool", draws: "Draws", draw: "StepDraw", manifest: "Manifest", written: dict[str, Any]
+) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "schedule": msgspec.to_builtins(draws.schedule),
+        "seed": draws.seed,
+        "pool": {
+            "size": pool.size,
+            "buckets": [
+                {**msgspec.to_builtins(fill), "lacking": fill.lacking} for fill in pool.fills
+            ],
+            "left_out": pool.left_out,
+            "test_rows": pool.test_rows,
+            "unmeasured": pool.unmeasured,
+            "notes": list(pool.notes),
+        },
+        "step": {
+            "step": draw.step,
+            "mixture": draw.mixture,
+            "gate_probability": draw.gate_probability,
+            "counts": draw.counts,
+            "lacking": draw.lacking,
+            "questions": [
+                {
+                    "slot": row.schedule_slot,
+                    "row_id": row.row_id,
+                    "bucket": row.bucket,
+                    "epoch": row.epoch,
+                    "db_id": manifest.row(row.row_id).db_id,
+                    "question": manifest.row(row.row_id).question,
+                }
+                for row in draw.rows
+            ],
+        },
+        "written": written or None,
+    }
+
+
+def _show(
+    pool: "Pool", draws: "Draws", draw: "StepDraw", manifest: "Manifest", written: dict[str, Any]
+) -> None:
+    from envbuild.cli.tables import print_table
+
+    print_table(
+        ("bucket", "share", "wanted", "offered", "taken", "borrowed", "lacking"),
+        [
+            (f.bucket, f"{f.share:.2f}", f.wanted, f.offered, f.taken, f.borrowed, f.lacking)
+            for f in pool.fills
+        ],
+        title=f"pool: {pool.size:,} questions, schedule {draws.schedule.name}, seed {draws.seed}",
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    if pool.left_out:
+        parts = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
+        typer.echo(f"left out: {parts}\n")
+    mixture = ", ".join(f"{name} {share:.3f}" for name, share in draw.mixture.items())
+    typer.echo(f"step {draw.step}: {mixture}; submit gate {draw.gate_probability:.4g}")
+    print_table(
+        ("slot", "bucket", "pass", "row", "question"),
+        [
+            (
+                row.schedule_slot,
+                row.bucket,
+                row.epoch + 1,
+                row.row_id,
+                _cut(manifest.row(row.row_id).question),
+            )
+            for row in draw.rows
+        ],
+        right=(0, 2),
+    )
+    for name, count in draw.lacking.items():
+        warn(
+            f"step {draw.step} wants {draw.counts[name]} of {name}: {count} more than the pool has"
+        )
+    for fill in pool.fills:
+        if fill.lacking:
+            warn(
+                f"the pool lacks {fill.lacking} of the {fill.wanted} questions that {fill.bucket} "
+                "should give (--borrow fills them from the nearest bucket)"
+            )
+    if written:
+        typer.echo(f"wrote {written['rows']:,} rows to {written['file']}")
+
+
+def _cut(question: str) -> str:
+    line = " ".join(question.split())
+    return line if len(line) <= QUESTION_WIDTH else line[: QUESTION_WIDTH - 1] + "…"
+
+
+def _plot_lengths(path: Path, manifest: "Manifest") -> None:
+    from envbuild.cli.plots import plot_lengths
+    from envbuild.curriculum.pool import lengths_a_bucket
+
+    lengths = lengths_a_bucket(manifest.root)
+    total = sum(len(values) for values in lengths.values())
+    edges = [min(values) for values in list(lengths.values())[1:] if values]
+    plot_lengths(path, lengths, edges=edges, title=f"{total:,} questions by masked length")
+
+
+def _plot_schedule(path: Path, draws: "Draws", step: int) -> None:
+    from envbuild.cli.plots import plot_schedule
+    from envbuild.curriculum.schedule import gate_at, mixture_at
+
+    plan = draws.schedule
+    steps = range(plan.steps)
+    plot_schedule(
+        path,
+        [{name: float(x) for name, x in mixture_at(plan, n).items()} for n in steps],
+        [gate_at(plan, n) for n in steps],
+        marked_step=step,
+        title=f"schedule {plan.name}: {plan.steps:,} steps of {plan.questions} questions",
+    )

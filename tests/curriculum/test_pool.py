@@ -1,0 +1,214 @@
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild.curriculum.draw import Draws
+from envbuild.curriculum.order import read_schedule_file, write_schedule
+from envbuild.curriculum.pool import PoolChoice, build_pool
+from envbuild.curriculum.presets import load_schedule
+from envbuild.errors import CorpusFolderError, UsageError
+from envbuild.records.manifest import ManifestRow
+from tests.curriculum.manifests import manifest_row, write_database, write_manifest
+
+SYNSQL = load_schedule("synsql")
+LENGTHS = {"short": 90, "medium": 200, "long": 400}
+WORDS = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay")
+
+
+def question(number: int) -> str:
+    """A question that shares few words with any other."""
+    return " ".join(f"{WORDS[int(d)]}{place}" for place, d in enumerate(f"{number:05}"))
+
+
+def rows_of(**sizes: int) -> Iterator[ManifestRow]:
+    number = 0
+    for bucket, size in sizes.items():
+        for position in range(size):
+            number += 1
+            yield manifest_row(
+                f"made/shop/{bucket}-{position:03}",
+                bucket=bucket,
+                masked_length=LENGTHS[bucket],
+                question=question(number),
+            )
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    return write_manifest(tmp_path / "manifest", rows_of(short=60, medium=50, long=55))
+
+
+def envbuild(*arguments: object, code: int = 0) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "envbuild", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert ran.returncode == code, ran.stderr
+    return ran.stdout
+
+
+def test_the_pool_is_as_large_as_its_scarcest_share_allows(manifest: Path) -> None:
+    pool = build_pool(manifest, SYNSQL, PoolChoice())
+    assert {name: len(ids) for name, ids in pool.rows.items()} == {
+        "short": 20,
+        "medium": 25,
+        "long": 55,
+    }
+    assert pool.lacking == 0
+    assert pool.left_out == {"beyond_share": 65}
+
+
+def test_what_a_bucket_lacks_is_said_and_may_be_borrowed_from_the_nearest(manifest: Path) -> None:
+    short_of = build_pool(manifest, SYNSQL, PoolChoice(size=120))
+    assert [(f.wanted, f.taken, f.lacking) for f in short_of.fills] == [
+        (24, 24, 0),
+        (30, 30, 0),
+        (66, 55, 11),
+    ]
+    borrowed = build_pool(manifest, SYNSQL, PoolChoice(size=120, borrow=True))
+    assert borrowed.lacking == 0 and borrowed.size == 120
+    assert borrowed.fills[2].lenders == ("medium",)
+    assert sum("medium" in row_id for row_id in borrowed.rows["long"]) == 11
+    every = [row_id for ids in borrowed.rows.values() for row_id in ids]
+    assert len(every) == len(set(every))
+
+
+def test_an_empty_bucket_takes_from_both_neighbours_in_turn(tmp_path: Path) -> None:
+    folder = write_manifest(tmp_path / "m", rows_of(short=30, long=30))
+    pool = build_pool(folder, SYNSQL, PoolChoice(size=40, borrow=True))
+    assert pool.fills[1].lenders == ("short",)
+    assert build_pool(folder, SYNSQL, PoolChoice(size=40)).fills[1].lacking == 10
+
+
+def test_the_same_seed_gives_the_same_pool_and_another_another(manifest: Path) -> None:
+    first = build_pool(manifest, SYNSQL, PoolChoice(seed=4))
+    assert build_pool(manifest, SYNSQL, PoolChoice(seed=4)) == first
+    assert build_pool(manifest, SYNSQL, PoolChoice(seed=5)).rows != first.rows
+
+
+def test_signal_filters_and_weighs(tmp_path: Path) -> None:
+    rows = [
+        manifest_row(
+            f"r{i:03}",
+            question=question(i),
+            signal=None if i % 10 == 0 else (0.05 if i % 2 else 0.95),
+        )
+        for i in range(400)
+    ]
+    folder = write_manifest(tmp_path / "m", rows)
+    none = load_schedule("none")
+    kept = build_pool(folder, none, PoolChoice(min_signal=0.5))
+    assert kept.left_out == {"low_signal": 200} and kept.unmeasured == 40
+    weighed = build_pool(folder, none, PoolChoice(size=100, weigh_by_signal=True))
+    low = sum(int(row_id[1:]) % 2 for row_id in weighed.rows["all"])
+    assert 2 <= low <= 20  # about 100 * 200*0.05 / (160*0.95 + 40*0.45 + 200*0.05) = 6
+
+
+def test_styles_pick_phrasings(tmp_path: Path) -> None:
+    rows = [
+        manifest_row(f"r{i}/{style}", style=style, question=question(i))
+        for i in range(20)
+        for style in ("casual", "verbose")
+    ]
+    folder = write_manifest(tmp_path / "m", rows)
+    pool = build_pool(folder, load_schedule("none"), PoolChoice(styles=("casual",)))
+    assert pool.size == 20 and all(r.endswith("casual") for r in pool.rows["all"])
+    with pytest.raises(UsageError, match="casual, verbose"):
+        build_pool(folder, load_schedule("none"), PoolChoice(styles=("cozy",)))
+
+
+def test_train_never_shares_a_schema_or_a_question_with_test(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    write_database(folder / "copy.sqlite", "CREATE TABLE ITEM (name TEXT, id INTEGER PRIMARY KEY);")
+    write_database(folder / "town.sqlite", "CREATE TABLE town (name TEXT);")
+    write_database(folder / "lake.sqlite", "CREATE TABLE lake (name TEXT);")
+    towns = {"gold_sql": "SELECT name FROM town", "sqlite_file": "town.sqlite"}
+    lakes = {"gold_sql": "SELECT name FROM lake", "sqlite_file": "lake.sqlite"}
+    rows = [
+        manifest_row("test-1", split="dev", question="Which pens cost more than two euros?"),
+        manifest_row("copy", sqlite_file="copy.sqlite", question="Anything else at all?"),
+        manifest_row("same", question="which pens cost more than two euros", **towns),
+        manifest_row("free", question="How many towns are there?", **towns),
+        manifest_row("lake", question="How deep is it?", **lakes),
+    ]
+    write_manifest(folder, rows)
+    pool = build_pool(folder, load_schedule("none"), PoolChoice())
+    assert pool.rows == {"all": ("free", "lake")}
+    assert pool.left_out == {
+        "near_duplicate_of_test": 1,
+        "shares_schema_with_test": 1,
+        "test_split": 1,
+    }
+    other = tmp_path / "other"
+    write_database(other / "x.sqlite", "CREATE TABLE Lake (NAME TEXT);")
+    write_manifest(
+        other, [manifest_row("t", sqlite_file="x.sqlite", gold_sql="SELECT name FROM lake")]
+    )
+    pool = build_pool(folder, load_schedule("none"), PoolChoice(), test=[other])
+    assert pool.rows == {"all": ("free",)}
+
+
+def test_a_manifest_of_test_rows_alone_is_used_and_said(tmp_path: Path) -> None:
+    rows = [manifest_row(f"r{i}", split="dev", question=question(i)) for i in range(3)]
+    pool = build_pool(write_manifest(tmp_path / "m", rows), load_schedule("none"), PoolChoice())
+    assert pool.size == 3 and "test split (dev)" in pool.notes[0]
+
+
+def test_the_schedule_file_holds_every_slot_and_the_gate(manifest: Path, tmp_path: Path) -> None:
+    pool = build_pool(manifest, SYNSQL, PoolChoice())
+    draws = Draws(SYNSQL, pool.rows, seed=0)
+    files = [tmp_path / name for name in ("a.parquet", "b.parquet")]
+    for path in files:
+        assert write_schedule(path, draws, pool, PoolChoice(), manifest) == 32_400
+    assert files[0].read_bytes() == files[1].read_bytes()
+    read = read_schedule_file(files[0])
+    assert [(r.schedule_step, r.schedule_slot) for r in read.rows] == [
+        (step, slot) for step in range(1800) for slot in range(18)
+    ]
+    assert read.schedule == SYNSQL
+    assert {r.bucket for r in read.rows[: 400 * 18]} == {"short"}
+    assert read.rows[40 * 18].gate_probability == 0.5
+    assert Counter(r.bucket for r in read.rows[-18:]) == {"short": 3, "medium": 3, "long": 12}
+    with pytest.raises(CorpusFolderError, match="not a schedule"):
+        read_schedule_file(manifest / "manifest.parquet")
+
+
+def test_the_command_shows_the_step_and_its_reasons(manifest: Path) -> None:
+    shown = envbuild("pool", manifest, "--step", 900)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "step 900: short 0.275, medium 0.250, long 0.475; submit gate 0" in shown
+    document = json.loads(envbuild("pool", manifest, "--step", 900, "--json"))
+    assert document["format"] == "envbuild.pool/1"
+    step = document["step"]
+    assert step["counts"] == {"short": 5, "medium": 4, "long": 9}
+    assert len(step["questions"]) == 18 and step["lacking"] == {}
+    again = json.loads(envbuild("pool", manifest, "--step", 900, "--json"))
+    assert again == document
+
+
+def test_a_bucket_that_cannot_fill_its_share_is_exit_1(tmp_path: Path) -> None:
+    folder = write_manifest(tmp_path / "m", rows_of(short=6, medium=9, long=9))
+    document = json.loads(envbuild("pool", folder, "--step", 1500, "--json", code=1))
+    assert document["step"]["lacking"] == {"long": 3}
+    shown = envbuild("pool", folder, "--size", 40, "--step", 900, code=1)
+    assert "lacking" in shown
+
+
+def test_the_command_writes_the_schedule_and_both_charts(manifest: Path, tmp_path: Path) -> None:
+    plots = [tmp_path / name for name in ("l.png", "s.svg")]
+    envbuild("pool", manifest, "--write", "--plot", plots[0], "--plot-schedule", plots[1])
+    assert len(read_schedule_file(manifest / "schedule.parquet").rows) == 32_400
+    assert plots[0].read_bytes().startswith(b"\x89PNG")
+    svg = plots[1].read_text()
+    assert "submit gate, 0 from step 80" in svg and "long 0.65" in svg
+    envbuild("pool", manifest, "--plot", tmp_path / "x.pdf", code=2)
+    envbuild("pool", manifest, "--schedule", "sinsql", code=2)
