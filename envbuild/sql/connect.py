@@ -36,6 +36,16 @@ def open_image(image: bytes) -> apsw.Connection:
     return connection
 
 
+def open_private() -> apsw.Connection:
+    """An empty in-memory database to build in; it may attach files by URI, and takes old DDL."""
+    connection = apsw.Connection(
+        ":memory:",
+        flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI,
+    )
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 1)
+    return connection
+
+
 def quote_name(name: str) -> str:
     """`name` as a double-quoted SQLite identifier."""
     return '"' + name.replace('"', '""') + '"'
