@@ -5,7 +5,7 @@ views that read nothing else. Triggers are left out, since nothing is ever writt
 other tables are left out of the DDL; everything else in it stays as written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +20,9 @@ _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 _ENCODINGS = {1: "UTF-8", 2: "UTF-16le", 3: "UTF-16be"}
 _OBJECTS = """
 SELECT type, name, tbl_name, sql FROM src.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"""
-_SHAPE = "SELECT name, hidden FROM pragma_table_xinfo(?)"
-_GENERATED = (2, 3)
-"""`hidden` of a virtual and of a stored generated column."""
+_COLUMNS = "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?)"
+_KIND = "SELECT type, wr FROM pragma_table_list(?) WHERE schema = 'main'"
+_TABLES_A_QUERY = 100
 
 
 class Object(NamedTuple):
@@ -32,6 +32,17 @@ class Object(NamedTuple):
     name: str
     table: str
     sql: str
+
+
+class Shape(NamedTuple):
+    """What the copying of a table's rows depends on; its DDL text decides it."""
+
+    columns: tuple[str, ...]
+    """The stored columns, quoted."""
+    rowid: str
+    """A name for the rowid that no column takes; empty where a column is it or none is there."""
+    generated: bool
+    """Some columns are not stored, or the table is virtual."""
 
 
 def build_view_image(path: Path, tables: Sequence[str]) -> bytes:
@@ -86,55 +97,83 @@ def _copy(connection: apsw.Connection, objects: list[Object], chosen: list[Objec
     ddl = [drop_references(o.sql, kept) for o in chosen]
     ddl += [o.sql for o in objects if o.kind == "index" and fold_name(o.table) in kept]
     connection.execute(";\n".join((*ddl, "")))
-    for table in chosen:
-        _copy_rows(connection, table)
+    _copy_rows(connection, chosen)
     _copy_statistics(connection, objects, [o.name for o in chosen])
     _copy_views(connection, [o for o in objects if o.kind == "view"])
 
 
-def _copy_rows(connection: apsw.Connection, table: Object) -> None:
-    """Copies a table's rows with their rowids.
+def _copy_rows(connection: apsw.Connection, tables: list[Object]) -> None:
+    """Copies the tables' rows with their rowids.
 
-    SQLite's bulk transfer (`SELECT *` between like tables) may number rows anew, so it serves only
-    where they are numbered 1, 2, 3, … already or have no number of their own.
+    SQLite's bulk transfer (`SELECT *` between like tables) may number rows anew, 1, 2, 3, …: it is
+    tried first, and where it changed the first or last number the table is copied column by column.
     """
-    name = quote_name(table.name)
-    rowid = _rowid_name(connection, table)
-    if not rowid or _is_dense(connection, name, rowid):
-        try:
-            connection.execute(f"INSERT INTO main.{name} SELECT * FROM src.{name}")
-        except apsw.SQLError:
-            pass  # generated or hidden columns: name the others
-        else:
-            return
-    shape = connection.execute(_SHAPE, (table.name,))
-    columns = [quote_name(column) for column, hidden in shape if not hidden]
-    listed = ", ".join(([rowid] if rowid else []) + columns)
+    unsure = []
+    for table in tables:
+        name, shape = quote_name(table.name), _shape(connection, table)
+        if shape.generated:
+            _copy_columns(connection, name, shape)
+            continue
+        connection.execute(f"INSERT INTO main.{name} SELECT * FROM src.{name}")
+        if shape.rowid:
+            unsure.append((name, shape))
+    for name, shape in _renumbered(connection, unsure):
+        connection.execute(f"DELETE FROM main.{name}")
+        _copy_columns(connection, name, shape)
+
+
+def _copy_columns(connection: apsw.Connection, name: str, shape: Shape) -> None:
+    """Copies rows by naming every column that is stored, and the rowid."""
+    listed = ", ".join(([shape.rowid] if shape.rowid else []) + list(shape.columns))
     connection.execute(f"INSERT INTO main.{name} ({listed}) SELECT {listed} FROM src.{name}")
 
 
-def _rowid_name(connection: apsw.Connection, table: Object) -> str:
-    """A name for the rowid that no column takes; empty where a column is it or there is none."""
-    text = table.sql.lower()
-    free = [name for name in _ROWID_NAMES if name not in text]
-    if not free:
-        shape = connection.execute(_SHAPE, (table.name,))
-        taken = {fold_name(column) for column, _ in shape}
-        free = [name for name in _ROWID_NAMES if name not in taken]
-    if not free:
-        return ""
-    try:
-        _, _, _, is_key, _ = connection.column_metadata("main", table.name, free[0])
-    except apsw.SQLError:
-        return ""  # WITHOUT ROWID
-    return "" if is_key else free[0]
+def _renumbered(
+    connection: apsw.Connection, tables: list[tuple[str, Shape]]
+) -> Iterator[tuple[str, Shape]]:
+    """The tables whose lowest or highest rowid differs from the source's.
+
+    As many different numbers within the same two ends 1 and n are the same numbers.
+    """
+    for start in range(0, len(tables), _TABLES_A_QUERY):
+        some = tables[start : start + _TABLES_A_QUERY]
+        ((*same,),) = connection.execute("SELECT " + ", ".join(_same_ends(*t) for t in some))
+        yield from (table for table, unchanged in zip(some, same, strict=True) if not unchanged)
 
 
-def _is_dense(connection: apsw.Connection, name: str, rowid: str) -> bool:
-    """True where the rowids are 1, 2, …, count."""
-    query = f"SELECT count(*), min({rowid}), max({rowid}) FROM src.{name}"
-    ((count, lowest, highest),) = connection.execute(query)
-    return not count or (lowest == 1 and highest == count)
+def _same_ends(name: str, shape: Shape) -> str:
+    return " AND ".join(
+        f"(SELECT {end}({shape.rowid}) FROM src.{name})"
+        f" IS (SELECT {end}({shape.rowid}) FROM main.{name})"
+        for end in ("min", "max")
+    )
+
+
+def _shape(connection: apsw.Connection, table: Object) -> Shape:
+    """The shape of a table that exists in both databases; read once for a DDL text."""
+    if table.sql not in _SHAPES:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        _SHAPES[table.sql] = _read_shape(connection, table.name)
+    return _SHAPES[table.sql]
+
+
+_SHAPES: dict[str, Shape] = {}
+_MOST_SHAPES = 8192
+
+
+def _read_shape(connection: apsw.Connection, name: str) -> Shape:
+    columns = list(connection.execute(_COLUMNS, (name,)))
+    ((kind, without_rowid),) = connection.execute(_KIND, (name,))
+    keys = [declared for _, declared, _, key in columns if key]
+    is_alias = [key.upper() for key in keys] == ["INTEGER"] and kind == "table"
+    taken = {fold_name(column) for column, *_ in columns}
+    free = [rowid for rowid in _ROWID_NAMES if rowid not in taken]
+    return Shape(
+        columns=tuple(quote_name(column) for column, _, hidden, _ in columns if not hidden),
+        rowid="" if without_rowid or is_alias or not free else free[0],
+        generated=kind == "virtual" or any(hidden for _, _, hidden, _ in columns),
+    )
 
 
 def _copy_statistics(connection: apsw.Connection, objects: list[Object], tables: list[str]) -> None:
