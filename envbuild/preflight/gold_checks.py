@@ -1,0 +1,150 @@
+"""Checks of one gold query on its own database: does it run, and does its result say anything."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from envbuild.errors import GoldError
+from envbuild.preflight.subjects import Draft, GoldSubject
+from envbuild.records.execution import Outcome, Row, Value
+from envbuild.sql.gold_tables import read_gold_tables
+from envbuild.sql.names import fold_name
+from envbuild.sql.order import order_matters
+
+TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
+"""Single cells that many wrong queries return too; 0.0 and 1.0 equal 0 and 1."""
+STORED_ROWS = 50
+"""How many rows of a result SQaLe stores."""
+STORED_TOLERANCE = 1e-9
+"""Relative, on floats: another engine version wrote the stored result."""
+
+
+def gold_error(gold: GoldSubject) -> Iterator[Draft]:
+    """SQLite refuses the gold query, or it is not one statement: it cannot be scored."""
+    if gold.result.outcome in (Outcome.ERROR, Outcome.INVALID):
+        yield gold.finding("gold_error", f"the gold query fails: {gold.result.error}")
+
+
+def gold_timeout(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold query spends its budget before it ends."""
+    if gold.result.outcome is Outcome.TIMEOUT:
+        yield gold.finding("gold_timeout", "the gold query runs out of its budget")
+
+
+def gold_denied(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold query asks for more than reading its database."""
+    if gold.result.outcome is Outcome.DENIED:
+        yield gold.finding("gold_denied", "the gold query asks for more than reading")
+
+
+def gold_truncated(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold result is larger than what may be fetched: it cannot be scored."""
+    if gold.result.outcome is Outcome.TRUNCATED:
+        yield gold.finding(
+            "gold_truncated", f"the gold result is larger than {len(gold.result.rows)} rows"
+        )
+
+
+def empty_gold(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold result is empty: every query that returns nothing is rewarded."""
+    if gold.result.ok and not gold.result.rows:
+        yield gold.finding("empty_gold", "the gold result has no row")
+
+
+def trivial_gold(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold result is one cell that many wrong queries return too."""
+    rows = gold.result.rows
+    if gold.result.ok and len(rows) == 1 and len(rows[0]) == 1 and rows[0][0] in TRIVIAL_CELLS:
+        shown = "NULL" if rows[0][0] is None else repr(rows[0][0])
+        yield gold.finding("trivial_gold", f"the gold result is the single cell {shown}")
+
+
+def stored_result_differs(gold: GoldSubject) -> Iterator[Draft]:
+    """The corpus's stored result is not what the query gives here: evidence, never gold."""
+    for question in gold.questions:
+        if question.stored_result is None or not gold.result.ok:
+            continue
+        stored = parse_stored(question.stored_result)
+        if stored is None:
+            yield gold.finding(
+                "stored_result_differs",
+                "the stored result is no list of rows",
+                example=question.stored_result,
+            )
+        elif not agrees(gold.result.rows, stored, ordered=order_matters(gold.sql)):
+            ours = len(gold.result.rows)
+            yield gold.finding(
+                "stored_result_differs",
+                f"{ours} rows here, {len(stored)} stored, and they do not agree",
+            )
+        return  # phrasings of one question share the stored result
+
+
+def gold_not_in_relevant_tables(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold query reads tables that the corpus does not call relevant."""
+    stated = {
+        fold_name(name) for question in gold.questions for name in question.relevant_tables
+    }
+    connection = gold.database.connection
+    if not stated or connection is None or not gold.result.ok:
+        return
+    try:
+        read = read_gold_tables(connection, gold.sql).tables
+    except GoldError:
+        return  # gold_error has said so
+    missing = [name for name in read if fold_name(name) not in stated]
+    if missing:
+        yield gold.finding(
+            "gold_not_in_relevant_tables", f"reads {', '.join(missing)}, not stated as relevant"
+        )
+
+
+def parse_stored(text: str) -> tuple[Row, ...] | None:
+    """The rows of a stored result (a JSON list of lists or of objects); None where it is not one."""
+    try:
+        rows = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    if not isinstance(rows, list):
+        return None
+    parsed = []
+    for row in rows:
+        cells = list(row.values()) if isinstance(row, dict) else row
+        if not isinstance(cells, list):
+            return None
+        parsed.append(tuple(cells))
+    return tuple(parsed)
+
+
+def agrees(rows: tuple[Row, ...], stored: tuple[Row, ...], *, ordered: bool) -> bool:
+    """Whether a stored result may be the first rows of ours.
+
+    As multisets; a longer result of ours needs the stored rows among its own, and, where order
+    matters, need not hold them first, since ties may fall otherwise.
+    """
+    del ordered  # ties make even an ordered prefix a matter of chance
+    if len(stored) != len(rows) and not (len(stored) >= STORED_ROWS and len(rows) > len(stored)):
+        return False
+    left = Counter(_comparable(row) for row in rows)
+    for row in stored:
+        key = _comparable(row)
+        if not left[key]:
+            return False
+        left[key] -= 1
+    return True
+
+
+def _comparable(row: Row) -> tuple[object, ...]:
+    """A row whose floats are rounded to 9 significant digits, and whose blobs are JSON's text."""
+    return tuple(_rounded(cell) for cell in row)
+
+
+def _rounded(cell: object) -> object:
+    if isinstance(cell, bool):
+        return int(cell)
+    if isinstance(cell, float):
+        return float(f"{cell:.9g}")
+    if isinstance(cell, int):
+        return float(f"{cell:.9g}") if abs(cell) > 2**53 else cell
+    return cell
