@@ -7,17 +7,15 @@ import msgspec
 
 from envbuild.errors import GoldError
 from envbuild.preflight.subjects import Draft, GoldSubject
-from envbuild.records.execution import Outcome, Row, Value
+from envbuild.records.execution import Outcome, Row, Rows, Value
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.names import fold_name
-from envbuild.sql.order import order_matters
+from envbuild.sql.tolerance import close_rows, equal_bag_within
 
 TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
 """Single cells that many wrong queries return too; 0.0 and 1.0 equal 0 and 1."""
 STORED_ROWS = 50
 """How many rows of a result SQaLe stores."""
-STORED_TOLERANCE = 1e-9
-"""Relative, on floats: another engine version wrote the stored result."""
 
 
 def gold_error(gold: GoldSubject) -> Iterator[Draft]:
@@ -72,7 +70,7 @@ def stored_result_differs(gold: GoldSubject) -> Iterator[Draft]:
                 "the stored result is no list of rows",
                 example=question.stored_result,
             )
-        elif not agrees(gold.result.rows, stored, ordered=order_matters(gold.sql)):
+        elif not agrees(gold.result.rows, stored):
             ours = len(gold.result.rows)
             yield gold.finding(
                 "stored_result_differs",
@@ -100,7 +98,7 @@ def gold_not_in_relevant_tables(gold: GoldSubject) -> Iterator[Draft]:
         )
 
 
-def parse_stored(text: str) -> tuple[Row, ...] | None:
+def parse_stored(text: str) -> Rows | None:
     """The rows of a stored result (a JSON list of lists or of objects); None where it is not one."""
     try:
         rows = msgspec.json.decode(text)
@@ -117,34 +115,31 @@ def parse_stored(text: str) -> tuple[Row, ...] | None:
     return tuple(parsed)
 
 
-def agrees(rows: tuple[Row, ...], stored: tuple[Row, ...], *, ordered: bool) -> bool:
-    """Whether a stored result may be the first rows of ours.
+def agrees(rows: Rows, stored: Rows) -> bool:
+    """Whether a stored result may be the first rows of ours, as multisets of close rows.
 
-    As multisets; a longer result of ours needs the stored rows among its own, and, where order
-    matters, need not hold them first, since ties may fall otherwise.
+    A longer result of ours needs the stored rows among its own, but not first: even under an
+    ORDER BY ties make a prefix a matter of chance.
     """
-    del ordered  # ties make even an ordered prefix a matter of chance
-    if len(stored) != len(rows) and not (len(stored) >= STORED_ROWS and len(rows) > len(stored)):
+    if len(stored) == len(rows):
+        return equal_bag_within(rows, stored, 0.0)
+    if len(stored) < STORED_ROWS or len(rows) < len(stored):
         return False
-    left = Counter(_comparable(row) for row in rows)
+    exact = Counter(rows)
+    rest = []
     for row in stored:
-        key = _comparable(row)
-        if not left[key]:
-            return False
-        left[key] -= 1
-    return True
+        if exact[row]:
+            exact[row] -= 1
+        else:
+            rest.append(row)
+    spare = list(exact.elements()) if rest else []
+    return all(_taken(spare, row) for row in rest)
 
 
-def _comparable(row: Row) -> tuple[object, ...]:
-    """A row whose floats are rounded to 9 significant digits, and whose blobs are JSON's text."""
-    return tuple(_rounded(cell) for cell in row)
-
-
-def _rounded(cell: object) -> object:
-    if isinstance(cell, bool):
-        return int(cell)
-    if isinstance(cell, float):
-        return float(f"{cell:.9g}")
-    if isinstance(cell, int):
-        return float(f"{cell:.9g}") if abs(cell) > 2**53 else cell
-    return cell
+def _taken(spare: list[Row], row: Row) -> bool:
+    """Removes one close row from `spare`; False where there is none."""
+    for position, candidate in enumerate(spare):
+        if close_rows(candidate, row, 0.0):
+            del spare[position]
+            return True
+    return False

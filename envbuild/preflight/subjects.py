@@ -124,8 +124,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     question_id: str = ""
     count: int = 1
     example: str = ""
-    mild: bool = False
-    """Only a note, whatever the code's severity."""
+    severity: Severity | None = None
+    """Instead of the code's own."""
+
+    def as_note(self) -> "Draft":
+        """The same, but only a note."""
+        return msgspec.structs.replace(self, severity=Severity.NOTE)
 
 
 class GoldSessions:
