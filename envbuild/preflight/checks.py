@@ -37,7 +37,6 @@ GOLD_CHECKS: tuple[GoldCheck, ...] = (
     on_determinacy.random_gold,
     on_determinacy.bare_group_column,
     on_gold.stored_result_differs,
-    on_gold.gold_not_in_relevant_tables,
 )
 
 UNDETERMINED = frozenset(
@@ -74,7 +73,6 @@ SEVERITIES: dict[str, Severity] = {
     "random_gold": Severity.WARNING,
     "bare_group_column": Severity.WARNING,
     "stored_result_differs": Severity.NOTE,
-    "gold_not_in_relevant_tables": Severity.WARNING,
 }
 """Every code with the severity of its findings, in the order of the report. The first six come
 from the corpus as a whole; those before the checks of one database in `corpus_checks`."""

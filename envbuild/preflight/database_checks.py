@@ -67,7 +67,7 @@ def missing_parents(database: DatabaseSubject) -> Iterator[Draft]:
 
 
 def fk_mismatch(database: DatabaseSubject) -> Iterator[Draft]:
-    """Foreign keys whose parent columns do not exist or are not unique: SQLite cannot check them."""
+    """Foreign keys whose parent columns are missing or not unique: SQLite cannot check them."""
     for check in database.key_checks:
         if check.state is KeyState.MISMATCH:
             yield database.finding(

@@ -5,11 +5,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envbuild.errors import GoldError
 from envbuild.preflight.subjects import Draft, GoldSubject
 from envbuild.records.execution import Outcome, Row, Rows, Value
-from envbuild.sql.gold_tables import read_gold_tables
-from envbuild.sql.names import fold_name
 from envbuild.sql.tolerance import close_rows, equal_bag_within
 
 TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
@@ -79,27 +76,8 @@ def stored_result_differs(gold: GoldSubject) -> Iterator[Draft]:
         return  # phrasings of one question share the stored result
 
 
-def gold_not_in_relevant_tables(gold: GoldSubject) -> Iterator[Draft]:
-    """The gold query reads tables that the corpus does not call relevant."""
-    stated = {
-        fold_name(name) for question in gold.questions for name in question.relevant_tables
-    }
-    connection = gold.database.connection
-    if not stated or connection is None or not gold.result.ok:
-        return
-    try:
-        read = read_gold_tables(connection, gold.sql).tables
-    except GoldError:
-        return  # gold_error has said so
-    missing = [name for name in read if fold_name(name) not in stated]
-    if missing:
-        yield gold.finding(
-            "gold_not_in_relevant_tables", f"reads {', '.join(missing)}, not stated as relevant"
-        )
-
-
 def parse_stored(text: str) -> Rows | None:
-    """The rows of a stored result (a JSON list of lists or of objects); None where it is not one."""
+    """The rows of a stored result (a JSON list of lists or objects); None where it is none."""
     try:
         rows = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):

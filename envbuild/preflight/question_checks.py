@@ -71,7 +71,13 @@ def _folded(text: str) -> str:
 
 
 def _about(
-    database: DatabaseSubject, code: str, message: str, question_id: str, *, count: int, example: str
+    database: DatabaseSubject,
+    code: str,
+    message: str,
+    question_id: str,
+    *,
+    count: int,
+    example: str,
 ) -> Draft:
     return Draft(
         corpus=database.given.corpus,

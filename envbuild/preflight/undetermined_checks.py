@@ -80,7 +80,9 @@ def random_gold(gold: GoldSubject) -> Iterator[Draft]:
 def bare_group_column(gold: GoldSubject) -> Iterator[Draft]:
     """A column outside GROUP BY and outside any aggregate has several values in a group."""
     schema = gold.database.schema
-    if schema is None or not (gold.result.rows and _says(gold.sql, _GROUP_WORDS) and _repeats(gold)):
+    if schema is None or not (
+        gold.result.rows and _says(gold.sql, _GROUP_WORDS) and _repeats(gold)
+    ):
         return
     names = frozenset(fold_name(column.name) for t in schema.tables for column in t.columns)
     pinned = pin_bare_columns(gold.sql, names)

@@ -74,7 +74,9 @@ def _columns(
     """Columns below `node` outside aggregates, inner queries and group keys."""
     if isinstance(node, exp.Column):
         known = fold_name(node.name) in column_names
-        own = fold_name(node.table) in sources if node.table else fold_name(node.name) not in aliases
+        own = (
+            fold_name(node.table) in sources if node.table else fold_name(node.name) not in aliases
+        )
         if known and own and _text(node) not in keys:
             yield node
     elif not (isinstance(node, exp.Query) or _is_aggregate(node) or _text(node) in keys):
@@ -116,9 +118,8 @@ def _text(node: exp.Expr) -> str:
 
 def _span(sql: str, column: exp.Column) -> tuple[int, int] | None:
     """Where the column stands in the text; None where the parser does not say so exactly."""
-    parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
-    places = [(part.meta.get("start"), part.meta.get("end")) for part in parts]
-    if not places or any(start is None or end is None for start, end in places):
+    places = [(part.meta.get("start", -1), part.meta.get("end", -1)) for part in column.parts]
+    if not places or min(min(place) for place in places) < 0:
         return None
     start, end = places[0][0], places[-1][1] + 1
     last = sql[places[-1][0] : end]

@@ -10,6 +10,9 @@ import apsw
 Connection = apsw.Connection
 """The engine's connection, for annotations outside this folder."""
 
+SQLiteError = apsw.Error
+"""What the engine raises, for callers outside this folder: a damaged file, a missing table, …"""
+
 SQLITE_VERSION: str = apsw.sqlite_lib_version()
 """The engine's version; recorded in every output."""
 
