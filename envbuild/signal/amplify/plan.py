@@ -155,11 +155,12 @@ def _place(pair: tuple[str, str]) -> Place:
 
 def _void_references(workspace: Workspace) -> None:
     """Marks references to tables that SQLite does not find: any value would be an orphan."""
-    sql = (
-        'SELECT m.name, k.id, k."from" FROM sqlite_schema AS m, pragma_foreign_key_list(m.name) AS k'
-        " WHERE m.type = 'table' AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS p WHERE"
-        " p.name = k.\"table\" COLLATE NOCASE AND p.type = 'table') ORDER BY m.name, k.id, k.seq"
-    )
+    sql = """SELECT m.name, k.id, k."from"
+        FROM sqlite_schema AS m, pragma_foreign_key_list(m.name) AS k
+        WHERE m.type = 'table' AND NOT EXISTS (
+            SELECT 1 FROM sqlite_schema AS p
+            WHERE p.name = k."table" COLLATE NOCASE AND p.type = 'table')
+        ORDER BY m.name, k.id, k.seq"""
     keys: dict[tuple[str, int], list[str]] = {}
     for name, number, column in iter_rows(workspace.connection, sql):
         keys.setdefault((name, number), []).append(column)
