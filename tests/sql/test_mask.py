@@ -1,0 +1,90 @@
+"""Masks: golden pairs, real golds, and the whole-column way equal to the scanner."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from envbuild.sql.connect import Connection, open_read_only
+from envbuild.sql.identifiers import read_identifiers
+from envbuild.sql.mask import MaskMode, mask_sql, scan_mask
+from envbuild.sql.mask_column import mask_column
+from tests.shared import shared_data
+
+NAMES = frozenset(("name", "singer", "sid", "last"))
+
+
+def golden_pairs(file: str) -> list[tuple[str, str]]:
+    text = (Path(__file__).parent.parent / "golden" / file).read_text()
+    return [(a, b) for a, b in (pair.split("\n") for pair in text.strip("\n").split("\n\n"))]
+
+
+@pytest.mark.parametrize(("sql", "masked"), golden_pairs("mask.sql"))
+def test_mask_literals(sql: str, masked: str) -> None:
+    assert mask_sql(sql, identifiers=NAMES).text == masked
+    assert scan_mask(sql, identifiers=NAMES, mode=MaskMode.LITERALS).text == masked
+    assert mask_sql(masked, identifiers=NAMES).text == masked
+
+
+@pytest.mark.parametrize(("sql", "masked"), golden_pairs("skeleton.sql"))
+def test_mask_skeleton(sql: str, masked: str) -> None:
+    assert mask_sql(sql, identifiers=NAMES, mode="skeleton").text == masked
+
+
+def test_literals_are_as_written_and_in_order() -> None:
+    sql = "SELECT 'a''b', 1e5, x'0f', \"lit\", \"name\" FROM singer LIMIT 3"
+    masked = mask_sql(sql, identifiers=NAMES)
+    assert masked.literals == ("'a''b'", "1e5", "x'0f'", '"lit"', "3")
+    assert masked.length == len(masked.text)
+    assert mask_sql(sql).literals == ("'a''b'", "1e5", "x'0f'", "3")
+
+
+def test_identifiers_of_a_database_include_columns_of_views() -> None:
+    connection = Connection(":memory:")
+    connection.execute(
+        'CREATE TABLE Größe(ID, "a b"); CREATE VIEW v AS SELECT id AS Alias FROM größe;'
+        "CREATE VIEW broken AS SELECT * FROM nowhere"
+    )
+    assert read_identifiers(connection) == {"größe", "id", "a b", "v", "alias", "broken"}
+
+
+PIECES = [
+    *"'\"`[]?:@$#.,;()=-+*/%<>!| \n\t\v\x01\x1c\\_015exX",
+    " AS ", "CAST(a AS INT(5", "x'0f'", "''", "--", "/*", "*/", "name", "t1.c2", "1.5", ".5", "5.",
+    "1e3", "0x1F", "1_0", "ü", "\u00a0", "SELECT ", " FROM ", "'it''s'", "'a -- b'", '"name"',
+]  # fmt: skip
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=8))
+@example(["t.5x", "1..5", "1.5x", "a'b'5", "'abc''", "\"it's\" 5 'x'", "-- it's 5\n'x'"])
+@example([])
+@settings(max_examples=400, deadline=None)
+def test_every_way_gives_the_same_mask(texts: list[str]) -> None:
+    expected = [scan_mask(sql, identifiers=NAMES, mode=MaskMode.LITERALS) for sql in texts]
+    assert [mask_sql(sql, identifiers=NAMES) for sql in texts] == expected
+    frame = mask_column(texts, identifiers=lambda row: NAMES, literals=True)
+    assert frame["masked_sql"].to_list() == [masked.text for masked in expected]
+    assert frame["masked_length"].to_list() == [masked.length for masked in expected]
+    assert [tuple(found) for found in frame["literals"]] == [m.literals for m in expected]
+
+
+@pytest.mark.parametrize("mode", ["literals", "skeleton"])
+def test_real_golds_mask_the_same_by_column(mode: str) -> None:
+    texts = [record["sql"] for record in json.loads(shared_data("synsql", "data.json").read_text())]
+    texts += [r["SQL"] for r in json.loads(shared_data("bird", "dev.json").read_text())]
+    texts += [r["query"] for r in json.loads(shared_data("spider", "dev.json").read_text())]
+    expected = [scan_mask(sql, identifiers=NAMES, mode=MaskMode(mode)) for sql in texts]
+    frame = mask_column(texts, identifiers=lambda row: NAMES, mode=mode)
+    assert frame["masked_sql"].to_list() == [masked.text for masked in expected]
+
+
+def test_a_double_quoted_value_of_spider_is_a_literal() -> None:
+    folder = shared_data("spider")
+    for record in json.loads((folder / "dev.json").read_text()):
+        path = folder / "database" / record["db_id"] / f"{record['db_id']}.sqlite"
+        if '"' not in record["query"] or not path.exists():
+            continue
+        names = read_identifiers(open_read_only(path))
+        assert '"' not in mask_sql(record["query"], identifiers=names).text
