@@ -85,7 +85,7 @@ def table_swap(tree: GoldTree) -> Iterator[Edit]:
 def _swaps_in(tree: GoldTree, clause: str) -> Iterator[Edit]:
     for column in tree.each(exp.Column):
         if not column.is_star and clause_of(column) == clause:
-            yield from column_swaps(tree, column)
+            yield from column_swaps(tree, column, elsewhere=clause != "joins")
 
 
 def _asked_of(tree: GoldTree, select: exp.Select, source: Source) -> set[str] | None:

@@ -60,4 +60,9 @@ def dropped(owner: exp.Expr, key: str) -> Edit:
 
 def same_sides(node: exp.Expr, kind: type[exp.Expr]) -> exp.Expr:
     """A two-sided expression of another kind over copies of `node`'s sides."""
-    return kind(this=node.this.copy(), expression=node.expression.copy())
+    changed = kind(this=node.this.copy(), expression=node.expression.copy())
+    if isinstance(changed, exp.Div):
+        # SQLite's own division; without these sqlglot writes a CAST
+        changed.set("typed", True)
+        changed.set("safe", True)
+    return changed

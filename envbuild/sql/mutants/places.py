@@ -54,30 +54,43 @@ def name_of(text: str) -> exp.Identifier:
     return exp.to_identifier(text, quoted=not plain)
 
 
-def column_swaps(tree: GoldTree, column: exp.Column) -> Iterator[Edit]:
+def column_swaps(tree: GoldTree, column: exp.Column, *, elsewhere: bool = True) -> Iterator[Edit]:
     """Edits that put another column of the same type class where this one stands.
 
-    From the same source; from the SELECT's other sources where that one has none.
+    From the same source; from the SELECT's other sources where that one has none, if `elsewhere`.
+    What is counted may be of any class.
     """
     found = tree.resolve(column)
     select = select_of(column)
     if found is None or select is None:
         return
     source, old = found
-    own = list(_like(source, old))
-    if own:
-        for new in own:
-            yield swap(column, _put(column, new, column.table))
+    own = list(_like(source, old, counted_by(column)))
+    for new in own:
+        yield swap(column, _put(column, new, column.table))
+    if own or not elsewhere:
         return
     for other in tree.sources(select):
         if other is not source:
-            for new in _like(other, old):
+            for new in _like(other, old, counted_by(column)):
                 yield swap(column, _put(column, new, other.alias))
 
 
-def _like(source: Source, old: SourceColumn) -> Iterator[SourceColumn]:
+def counted_by(column: exp.Column) -> str:
+    """`distinct` inside COUNT(DISTINCT …), `rows` inside COUNT(…), else empty."""
+    parent = column.parent
+    if isinstance(parent, exp.Distinct) and isinstance(parent.parent, exp.Count):
+        return "distinct"
+    return "rows" if isinstance(parent, exp.Count) else ""
+
+
+def _like(source: Source, old: SourceColumn, counted: str) -> Iterator[SourceColumn]:
     for column in (source.columns or {}).values():
-        if column.kind == old.kind and column.name.lower() != old.name.lower():
+        if column.name.lower() == old.name.lower():
+            continue
+        if counted == "rows" and column.not_null and old.not_null:
+            continue  # both count every row
+        if counted or column.kind == old.kind:
             yield column
 
 

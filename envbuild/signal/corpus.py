@@ -1,0 +1,121 @@
+"""A corpus's signal: sampled golds scored database by database, over any number of workers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.engine.fanout import run_shards
+from envbuild.engine.shards import chunked
+from envbuild.errors import CorpusFolderError
+from envbuild.records.signal import CorpusSignal, SignalScore
+from envbuild.schema.read import read_schema
+from envbuild.signal.sample import MOST_A_DATABASE, SAMPLE, SampledGold, sample_golds
+from envbuild.signal.score import DEFAULT_VERDICT, score_question
+from envbuild.signal.summary import summarize
+from envbuild.sql.executor import Session
+from envbuild.sql.mutants.compiler import Compiler
+
+DATABASES_A_SHARD = 8
+"""A few tenths of a second of work."""
+
+
+class DatabaseGolds(msgspec.Struct, frozen=True, kw_only=True):
+    """The golds to score on one database: a unit of work."""
+
+    corpus: str
+    db_id: str
+    path: str
+    golds: tuple[SampledGold, ...]
+    verdict: str
+
+
+def score_corpus(
+    folder: CorpusFolder,
+    *,
+    wanted: int | None = SAMPLE,
+    most_a_database: int = MOST_A_DATABASE,
+    seed: int = 0,
+    verdict: str = DEFAULT_VERDICT,
+    workers: int | None = None,
+    engine: str = "local",
+    on_scored: Callable[[int], None] | None = None,
+) -> CorpusSignal:
+    """The scores of a corpus's sampled questions, and their summary.
+
+    `wanted` None scores every question. `on_scored` hears how many golds each shard scored. The
+    result is the same for any number of workers.
+    """
+    questions = folder.questions()
+    golds = sample_golds(questions, wanted=wanted, most_a_database=most_a_database, seed=seed)
+    scores: list[SignalScore] = []
+    work = list(_by_database(folder, golds, verdict))
+    for found in run_shards(
+        score_databases, chunked(work, DATABASES_A_SHARD), workers=workers, engine=engine
+    ):
+        if on_scored:
+            on_scored(len(found))
+        scores += found
+    scores = _one_a_question(golds, scores)
+    summary = summarize(
+        scores,
+        corpus=folder.name,
+        questions=questions,
+        verdict=verdict,
+        wanted=wanted,
+        seed=seed,
+    )
+    return CorpusSignal(summary=summary, scores=tuple(scores))
+
+
+def score_databases(work: Sequence[DatabaseGolds]) -> list[SignalScore]:
+    """The scores of each database's golds, in order; named by the gold's first question."""
+    return [score for one in work for score in score_database(one)]
+
+
+def score_database(work: DatabaseGolds) -> Iterator[SignalScore]:
+    """The scores of one database's golds, in order."""
+    with Session.open_file(Path(work.path)) as session:
+        schema = read_schema(session.connection)
+        compiler = Compiler.of_schema(schema)
+        for gold in work.golds:
+            yield score_question(
+                gold.gold_sql,
+                session=session,
+                schema=schema,
+                verdict=work.verdict,
+                compiles=compiler.compiles,
+                question_id=gold.question_ids[0],
+                db_id=work.db_id,
+                corpus=work.corpus,
+            )
+
+
+def _by_database(
+    folder: CorpusFolder, golds: Sequence[SampledGold], verdict: str
+) -> Iterator[DatabaseGolds]:
+    for db_id, own in groupby(golds, key=lambda gold: gold.db_id):
+        try:
+            path = folder.database_path(db_id)
+        except CorpusFolderError:
+            continue  # a question without its database is a finding of its own
+        yield DatabaseGolds(
+            corpus=folder.name, db_id=db_id, path=str(path), golds=tuple(own), verdict=verdict
+        )
+
+
+def _one_a_question(
+    golds: Sequence[SampledGold], scores: Sequence[SignalScore]
+) -> list[SignalScore]:
+    """A score for every question that asks a scored gold, by question_id."""
+    asked_by = {(gold.db_id, gold.question_ids[0]): gold.question_ids for gold in golds}
+    return sorted(
+        (
+            msgspec.structs.replace(score, question_id=question_id)
+            for score in scores
+            for question_id in asked_by[score.db_id, score.question_id]
+        ),
+        key=lambda score: (score.question_id, score.db_id),
+    )

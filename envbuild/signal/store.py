@@ -1,0 +1,51 @@
+"""signal.parquet in a corpus folder: the scores, what drew them, and of which corpus."""
+
+from pathlib import Path
+
+import msgspec
+
+from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
+from envbuild.io.files import sha256_file
+from envbuild.io.parquet import arrow_schema, parquet_metadata, read_records, write_records
+from envbuild.records.signal import CorpusSignal, SignalScore, SignalSummary
+
+SIGNAL_FILE = "signal.parquet"
+SIGNAL_FORMAT = "envbuild.signal/1"
+
+
+def write_signal(folder: CorpusFolder, signal: CorpusSignal) -> Path:
+    """Writes a corpus's scores beside its questions, whole or not at all."""
+    path = folder.root / SIGNAL_FILE
+    metadata = {
+        "format": SIGNAL_FORMAT,
+        "corpus_sha256": sha256_file(folder.root / INDEX_FILE),
+        "summary": msgspec.json.encode(signal.summary).decode(),
+    }
+    write_records(path, signal.scores, arrow_schema(SignalScore), metadata=metadata)
+    return path
+
+
+def read_signal(folder: CorpusFolder) -> CorpusSignal | None:
+    """The stored scores; None where there are none, or where they are of another corpus."""
+    path = folder.root / SIGNAL_FILE
+    if not folder.catalogued or not path.is_file():
+        return None
+    metadata = parquet_metadata(path)
+    if metadata.get("format") != SIGNAL_FORMAT:
+        return None
+    if metadata.get("corpus_sha256") != sha256_file(folder.root / INDEX_FILE):
+        return None
+    return CorpusSignal(
+        summary=msgspec.json.decode(metadata["summary"], type=SignalSummary),
+        scores=tuple(read_records(path, SignalScore)),
+    )
+
+
+def covers(stored: CorpusSignal, *, wanted: int | None, verdict: str, seed: int) -> bool:
+    """True where stored scores answer a request: the same sample, or all, by its verdict."""
+    summary = stored.summary
+    if summary.verdict != verdict:
+        return False
+    if summary.wanted is None:
+        return True
+    return wanted == summary.wanted and summary.seed == seed

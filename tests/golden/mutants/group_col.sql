@@ -1,0 +1,2 @@
+SELECT COUNT(*) FROM singer GROUP BY country
+SELECT COUNT(*) FROM singer GROUP BY name

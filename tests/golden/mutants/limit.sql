@@ -1,0 +1,13 @@
+SELECT name FROM singer LIMIT 3
+SELECT name FROM singer LIMIT 4
+SELECT name FROM singer LIMIT 2
+SELECT name FROM singer
+
+SELECT name FROM singer LIMIT 1
+SELECT name FROM singer LIMIT 2
+SELECT name FROM singer
+
+SELECT name FROM singer LIMIT 2 OFFSET 4
+SELECT name FROM singer LIMIT 3 OFFSET 4
+SELECT name FROM singer LIMIT 1 OFFSET 4
+SELECT name FROM singer LIMIT 2

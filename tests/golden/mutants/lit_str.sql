@@ -1,0 +1,27 @@
+SELECT name FROM singer WHERE country = 'France'
+SELECT name FROM singer WHERE country LIKE '%France%'
+SELECT name FROM singer WHERE country = 'france'
+SELECT name FROM singer WHERE country = 'FRANCE'
+
+SELECT name FROM singer WHERE country = "USA" OR country = 'uk'
+SELECT name FROM singer WHERE country LIKE '%USA%' OR country = 'uk'
+SELECT name FROM singer WHERE country = 'usa' OR country = 'uk'
+SELECT name FROM singer WHERE country = 'Usa' OR country = 'uk'
+SELECT name FROM singer WHERE country = 'uk' OR country = 'uk'
+SELECT name FROM singer WHERE country = 'USA' OR country LIKE '%uk%'
+SELECT name FROM singer WHERE country = 'USA' OR country = 'UK'
+SELECT name FROM singer WHERE country = 'USA' OR country = 'Uk'
+SELECT name FROM singer WHERE country = 'USA' OR country = 'USA'
+
+SELECT name FROM singer WHERE name LIKE '%ann%'
+SELECT name FROM singer WHERE name LIKE 'ann%'
+SELECT name FROM singer WHERE name LIKE '%ann'
+
+SELECT title FROM concert WHERE held > '2014-05-01'
+SELECT title FROM concert WHERE held > '2014-05-02'
+SELECT title FROM concert WHERE held > '2014-05-28'
+
+SELECT title FROM concert WHERE STRFTIME('%Y', held) = '2014'
+SELECT title FROM concert WHERE STRFTIME('%Y', held) LIKE '%2014%'
+SELECT title FROM concert WHERE STRFTIME('%Y', held) = '2015'
+SELECT title FROM concert WHERE STRFTIME('%Y', held) = '2013'

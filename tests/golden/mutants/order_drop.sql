@@ -1,0 +1,4 @@
+SELECT name FROM singer ORDER BY age DESC, name LIMIT 1
+SELECT name FROM singer LIMIT 1
+SELECT name FROM singer ORDER BY name LIMIT 1
+SELECT name FROM singer ORDER BY age DESC LIMIT 1

@@ -1,0 +1,3 @@
+SELECT name FROM singer INTERSECT SELECT name FROM stadium ORDER BY name LIMIT 2
+SELECT name FROM singer ORDER BY name LIMIT 2
+SELECT name FROM stadium ORDER BY name LIMIT 2

@@ -1,0 +1,4 @@
+SELECT name, ROW_NUMBER() OVER (PARTITION BY country ORDER BY age) FROM singer
+SELECT name, ROW_NUMBER() OVER (ORDER BY age) FROM singer
+SELECT name, DENSE_RANK() OVER (PARTITION BY country ORDER BY age) FROM singer
+SELECT name, RANK() OVER (PARTITION BY country ORDER BY age) FROM singer
