@@ -46,7 +46,7 @@ def test_the_sample_is_seeded_bounded_and_local() -> None:
     assert sample_golds(reversed(many), wanted=40, most_a_database=20, seed=1) == drawn
     assert sample_golds(many, wanted=40, most_a_database=20, seed=2) != drawn
     # a database more changes nothing about which golds stand first in the others
-    more = sample_golds(many + [question(999, "db9", "SELECT 1")], wanted=40, seed=1)
+    more = sample_golds([*many, question(999, "db9", "SELECT 1")], wanted=40, seed=1)
     assert len(set(drawn) & set(more)) >= 39
 
 

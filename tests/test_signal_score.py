@@ -81,8 +81,9 @@ def test_more_rows_tell_more_mutants_apart(schema: Schema) -> None:
     ("gold", "reason"),
     [
         ("SELECT nothing FROM singer", "gold_error"),
-        ("DELETE FROM singer", "unparsed_gold"),
-        ("SELECT FROM WHERE", "unparsed_gold"),
+        ("DELETE FROM singer", "gold_denied"),
+        ("SELECT FROM WHERE", "gold_error"),
+        ("VALUES (1)", "unparsed_gold"),
         ("SELECT name, random() FROM singer WHERE age > 20", "unstable_gold"),
     ],
 )

@@ -57,7 +57,8 @@ def score_question(
     try:
         drawn = draw_mutants(gold_sql, schema, cap=cap, compiles=compiles, verdict=verdict)
     except GoldError as e:
-        return _null(named, e.reason)
+        gold = session.run(gold_sql, limits=SIGNAL_LIMITS)
+        return _null(named, e.reason if gold.ok else f"gold_{gold.outcome.value}")
     mutants = drawn.mutants
     trial = try_mutants(gold_sql, mutants, session=session, verdict=verdict)
     if reason := _unscorable(gold_sql, drawn, trial, session=session, verdict=verdict):
