@@ -1,0 +1,181 @@
+"""A database's tables, indexes, views and triggers from its published DDL.
+
+Statement by statement; a refused one is tried once more through another dialect, and every
+statement that was not taken as it stands is reported. Triggers wait until the rows are in.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from envbuild.records.corpus import Reject
+from envbuild.sql.connect import Connection
+from envbuild.sql.names import fold_name
+from envbuild.sql.new_database import RefusedStatementError, run_statement
+from envbuild.sql.statements import split_statements
+from envbuild.sql.tokens import Kind, iter_code, unquote
+
+_HEAD = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*[\s\S]*?\*/)*+", re.UNICODE)
+_TRIGGER = re.compile(r"CREATE\s+(?:TEMP\w*\s+)?TRIGGER\b", re.IGNORECASE)
+_ADDS_KEY = re.compile(
+    r"ALTER\s+TABLE\b[\s\S]*?\bADD\s+(?:CONSTRAINT|FOREIGN|PRIMARY|UNIQUE)\b", re.IGNORECASE
+)
+_TEMPORARY = re.compile(r"CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
+_INTERNAL = re.compile(r"CREATE\s+TABLE\s+[\"'`\[]?sqlite_(?:sequence|stat\d)\b", re.IGNORECASE)
+_SHOWN = 200
+
+
+class Statement(msgspec.Struct):
+    """One statement on its way into the database."""
+
+    index: int
+    """Position within the DDL."""
+    text: str
+    constraints: list[str] = msgspec.field(default_factory=list)
+    """Clauses of later ALTER statements that belong into this CREATE TABLE."""
+
+    def render(self) -> str:
+        """The text, with the added constraints inside the column list."""
+        if not self.constraints or (end := _end_of_columns(self.text)) is None:
+            return self.text
+        return self.text[:end] + "".join(f"\n, {c}" for c in self.constraints) + self.text[end:]
+
+
+class Ddl:
+    """What became of one database's DDL."""
+
+    def __init__(self, text: str, *, dialect: str = "") -> None:
+        self.rejects: list[Reject] = []
+        self.refused = 0
+        self.wrote_rows = False
+        """Some statement inserted rows, so counts cannot be taken from the payload alone."""
+        self._stated = dialect
+        self._text = text
+        statements = [
+            Statement(index=index, text=statement)
+            for index, statement in enumerate(split_statements(text))
+        ]
+        self.statements = len(statements)
+        self._plan = self._fold_alterations(statements)
+        self._triggers: list[Statement] = []
+
+    def create(self, connection: Connection) -> None:
+        """Runs everything but triggers."""
+        for statement in self._plan:
+            if _TRIGGER.match(statement.text, _start(statement.text)):
+                self._triggers.append(statement)
+            else:
+                self._run(connection, statement)
+
+    def create_triggers(self, connection: Connection) -> None:
+        """Runs the triggers; the rows are in, so that none of them acts on one."""
+        for statement in self._triggers:
+            self._run(connection, statement)
+
+    def _run(self, connection: Connection, statement: Statement) -> None:
+        sql = statement.render()
+        try:
+            self.wrote_rows |= run_statement(connection, sql) > 0
+        except RefusedStatementError as e:
+            if e.denied:
+                temporary = _TEMPORARY.match(sql, _start(sql))
+                reason = "temporary_object" if temporary else "not_schema"
+                self._reject(statement, reason, str(e))
+            elif _INTERNAL.match(sql, _start(sql)):
+                self._reject(statement, "internal_table", "SQLite makes this table itself")
+            else:
+                self._translate(connection, statement, str(e))
+
+    def _translate(self, connection: Connection, statement: Statement, complaint: str) -> None:
+        """Once through the dialect it looks like; with and then without what SQLite may lack."""
+        from envbuild.sql.transpile import guess_dialect, to_sqlite  # sqlglot only when needed
+
+        dialect = guess_dialect(statement.text, self._stated)
+        for bare in (False, True):
+            translated = to_sqlite(statement.text, dialect, bare=bare)
+            if translated is None:
+                break
+            attempt = msgspec.structs.replace(statement, text=translated)
+            try:
+                self.wrote_rows |= run_statement(connection, attempt.render()) > 0
+            except RefusedStatementError:
+                continue
+            self._note(statement, "transpiled", f"from {dialect}; SQLite said: {complaint}")
+            return
+        self._reject(statement, "ddl_refused", complaint)
+
+    def _fold_alterations(self, statements: list[Statement]) -> list[Statement]:
+        """SQLite cannot add a key to a table: the clause goes into its CREATE TABLE."""
+        alterations = [s for s in statements if _ADDS_KEY.match(s.text, _start(s.text))]
+        if not alterations:
+            return statements
+        from envbuild.sql.transpile import added_constraints, guess_dialect
+
+        created = {name: s for s in statements if (name := created_table(s.text)) is not None}
+        dialect = guess_dialect(self._text, self._stated)
+        folded = set()
+        for alteration in alterations:
+            found = added_constraints(alteration.text, dialect)
+            target = created.get(fold_name(found[0])) if found else None
+            if found is None or target is None:
+                continue
+            target.constraints += found[1]
+            folded.add(alteration.index)
+            self._note(alteration, "folded", f"into CREATE TABLE {found[0]}")
+        return [s for s in statements if s.index not in folded]
+
+    def _note(self, statement: Statement, reason: str, detail: str) -> None:
+        shown = " ".join(statement.text.split())[:_SHOWN]
+        self.rejects.append(
+            Reject(
+                kind="statement", index=statement.index, reason=reason, detail=f"{detail}: {shown}"
+            )
+        )
+
+    def _reject(self, statement: Statement, reason: str, detail: str) -> None:
+        self.refused += 1
+        self._note(statement, reason, detail)
+
+
+def created_table(text: str) -> str | None:
+    """Folded name of the table that a CREATE TABLE statement makes, without a schema before it."""
+    words = _words(text)
+    if next(words, "").upper() != "CREATE":
+        return None
+    word = next(words, "")
+    if word.upper() in ("TEMP", "TEMPORARY"):
+        word = next(words, "")
+    if word.upper() != "TABLE":
+        return None
+    name = next(words, "")
+    if name.upper() == "IF":
+        next(words, "")
+        next(words, "")
+        name = next(words, "")
+    while next(words, "") == ".":
+        name = next(words, "")
+    return fold_name(unquote(name))
+
+
+def _words(text: str) -> Iterator[str]:
+    for _, start, end in iter_code(text):
+        yield text[start:end]
+
+
+def _end_of_columns(text: str) -> int | None:
+    """Where the column list's closing parenthesis stands."""
+    depth = 0
+    for kind, start, end in iter_code(text):
+        if kind is Kind.OPERATOR and text[start:end] == "(":
+            depth += 1
+        elif kind is Kind.OPERATOR and text[start:end] == ")":
+            depth -= 1
+            if depth == 0:
+                return start
+    return None
+
+
+def _start(text: str) -> int:
+    found = _HEAD.match(text)
+    return found.end() if found else 0

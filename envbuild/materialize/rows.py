@@ -1,0 +1,217 @@
+"""One table's payload rows into the table: fast where they are plain, exact where they are not."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+from envbuild.materialize.cells import PLAIN_TYPES, bindable
+from envbuild.materialize.payload import PayloadTable, UndecodableText
+from envbuild.records.corpus import Reject
+from envbuild.records.execution import Row
+from envbuild.records.schema import Table
+from envbuild.sql.connect import Connection
+from envbuild.sql.insert import insert_rows, insert_sql
+from envbuild.sql.names import fold_name
+
+_Positioned = tuple[int, Any]
+"""A row with its position within the payload's list."""
+
+
+class TableLoad:
+    """Loads one table's rows; afterwards `offered`, `refused` and `rejects` say what happened."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.offered = 0
+        self.refused = 0
+        self.undecodable = 0
+        """Text cells stored that are not UTF-8."""
+        self.rejects: list[Reject] = []
+        self._loaded = [c for c in table.columns if not c.generated]
+        self._by_name = {fold_name(c.name): c for c in table.columns}
+
+    def load(self, connection: Connection, given: PayloadTable) -> None:
+        """Inserts what the table takes. Raises OSError for a full disk."""
+        if given.rows is None:
+            return
+        rows = given.rows if isinstance(given.rows, list) else [given.rows]
+        self.offered += len(rows)
+        if rows and not given.loose and not given.packed and self._load_plainly(connection, rows):
+            return
+        kinds = groupby(enumerate(rows), key=lambda positioned: type(positioned[1]))
+        for kind, positioned in kinds:
+            if kind is dict:
+                self._load_objects(connection, list(positioned), given.packed)
+            elif kind is list:
+                self._load_lists(connection, list(positioned), given.packed)
+            else:
+                for position, row in positioned:
+                    self._refuse(position, "row_not_object", f"a row is a {type(row).__name__}")
+
+    def _load_plainly(self, connection: Connection, rows: list[Any]) -> bool:
+        """The common case in one sweep: objects of the same keys, every cell plain."""
+        first = rows[0]
+        if type(first) is not dict or not first or set(map(type, rows)) != {dict}:
+            return False
+        if set(map(len, rows)) != {len(first)} or not self._all_loadable(first):
+            return False
+        try:
+            values = list(map(_pick(list(first)), rows))
+        except KeyError:
+            return False
+        if not PLAIN_TYPES.issuperset(map(type, chain.from_iterable(values))):
+            return False
+        names = [self._by_name[fold_name(key)].name for key in first]
+        self._insert(connection, names, values, range(len(rows)))
+        return True
+
+    def _all_loadable(self, keys: dict[str, Any]) -> bool:
+        folded = {fold_name(key) for key in keys}
+        return len(folded) == len(keys) and all(
+            (column := self._by_name.get(name)) is not None and not column.generated
+            for name in folded
+        )
+
+    def _load_objects(
+        self, connection: Connection, rows: Sequence[_Positioned], packed: bool
+    ) -> None:
+        """Keys may differ from row to row: their union is loaded, what a row lacks is NULL.
+
+        But a column that is NOT NULL and has a DEFAULT is left to it in the rows without a value.
+        """
+        columns = self._columns_of(rows)
+        names = list(dict.fromkeys(columns.values()))
+        defaulted = {
+            c.name for c in self._loaded if c.not_null and c.default is not None and c.name in names
+        }
+        prepared = []
+        for position, row in rows:
+            cells = {
+                columns[key]: self._cell(value, position, packed)
+                for key, value in row.items()
+                if key in columns
+            }
+            absent = frozenset(defaulted - cells.keys())
+            kept = [name for name in names if name not in absent]
+            prepared.append((position, kept, tuple(cells.get(name) for name in kept)))
+        self._insert_prepared(connection, prepared)
+
+    def _columns_of(self, rows: Sequence[_Positioned]) -> dict[str, str]:
+        """Key -> column; unknown keys and second spellings of a column lose their cells."""
+        keys: dict[str, int] = {}
+        for position, row in rows:
+            for key in row:
+                keys.setdefault(key, position)
+        columns: dict[str, str] = {}
+        taken: set[str] = set()
+        exact = {column.name for column in self.table.columns}
+        for key in sorted(keys, key=lambda k: k not in exact):
+            column = self._by_name.get(fold_name(key))
+            if column is None:
+                self._lose(keys[key], "unknown_column", f"the table has no column {key!r}")
+            elif column.name in taken:
+                self._lose(keys[key], "duplicate_column", f"{key!r} is {column.name!r} again")
+            else:
+                taken.add(column.name)
+                if not column.generated:
+                    columns[key] = column.name
+        return {key: columns[key] for key in keys if key in columns}
+
+    def _load_lists(
+        self, connection: Connection, rows: Sequence[_Positioned], packed: bool
+    ) -> None:
+        """By declared order; with or without the generated columns, nothing else."""
+        names = [column.name for column in self._loaded]
+        everything = len(self.table.columns)
+        given = [i for i, column in enumerate(self.table.columns) if not column.generated]
+        prepared = []
+        for position, row in rows:
+            if len(row) == everything:
+                row = [row[i] for i in given]
+            if len(row) != len(names):
+                detail = f"{len(row)} values for {len(names)} columns"
+                self._refuse(position, "ragged_row", detail)
+                continue
+            cells = tuple(self._cell(value, position, packed) for value in row)
+            prepared.append((position, names, cells))
+        self._insert_prepared(connection, prepared)
+
+    def _insert_prepared(
+        self, connection: Connection, prepared: Sequence[tuple[int, list[str], Row]]
+    ) -> None:
+        """Neighbouring rows of the same columns go in together: the order of rows is kept."""
+        for (names, as_text), group in groupby(prepared, key=_shape):
+            run = list(group)
+            values = [tuple(_bytes(cell) for cell in cells) for _, _, cells in run]
+            self._insert(
+                connection, list(names), values, [position for position, *_ in run], as_text
+            )
+
+    def _insert(
+        self,
+        connection: Connection,
+        names: Sequence[str],
+        values: Sequence[Row],
+        positions: Sequence[int],
+        as_text: Sequence[bool] = (),
+    ) -> None:
+        sql = insert_sql(self.table.name, names, as_text=as_text)
+
+        def mend(row: Row) -> Row:
+            return tuple(self._cell(value, -1, False) for value in row)
+
+        self.undecodable += sum(as_text) * len(values)
+        for refusal in insert_rows(connection, sql, values, mend=mend):
+            self.undecodable -= sum(as_text)
+            self._refuse(positions[refusal.position], refusal.reason, refusal.detail)
+
+    def _cell(self, value: Any, position: int, packed: bool) -> Any:
+        return bindable(
+            value, packed=packed, report=lambda reason: self._lose(position, reason, "")
+        )
+
+    def _refuse(self, position: int, reason: str, detail: str) -> None:
+        self.refused += 1
+        self._note("row", position, reason, detail)
+
+    def _lose(self, position: int, reason: str, detail: str) -> None:
+        self._note("cell", position, reason, detail)
+
+    def _note(self, kind: str, position: int, reason: str, detail: str) -> None:
+        self.rejects.append(
+            Reject(kind=kind, table=self.table.name, index=position, reason=reason, detail=detail)
+        )
+
+
+def unknown_table(given: PayloadTable) -> Iterator[Reject]:
+    """The rows of a table that the database does not have: each one is refused."""
+    rows = given.rows if isinstance(given.rows, list) else [given.rows]
+    for position in range(len(rows) if given.rows is not None else 0):
+        yield Reject(
+            kind="row",
+            table=given.name,
+            index=position,
+            reason="unknown_table",
+            detail="the DDL makes no table of this name",
+        )
+
+
+def _pick(keys: list[str]) -> Callable[[dict[str, Any]], Row]:
+    """From an object to its cells in the order of `keys`; KeyError where one is absent."""
+    if len(keys) == 1:
+        (key,) = keys
+        return lambda row: (row[key],)
+    picker: Callable[[dict[str, Any]], Row] = partial(itemgetter, *keys)()
+    return picker
+
+
+def _shape(prepared: tuple[int, list[str], Row]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    _, names, cells = prepared
+    undecodable = tuple(isinstance(cell, UndecodableText) for cell in cells)
+    return tuple(names), undecodable if any(undecodable) else ()
+
+
+def _bytes(cell: Any) -> Any:
+    return cell.raw if isinstance(cell, UndecodableText) else cell

@@ -1,0 +1,258 @@
+"""One record to one SQLite file: every value exact, every loss named, the same bytes each time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from envbuild.errors import CorpusError, PayloadError
+from envbuild.materialize.build import build_database
+from envbuild.materialize.catalogue import Built
+from envbuild.records.corpus import DatabaseRecord
+from envbuild.sql.connect import open_read_only
+
+
+def build(path: Path, ddl: str, payload: Any = "", **fields: str) -> Built:
+    text = payload if isinstance(payload, str | bytes) else json.dumps(payload)
+    return build_database(DatabaseRecord(db_id="d", ddl=ddl, payload=text, **fields), path)
+
+
+def read(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    connection = open_read_only(path)
+    try:
+        return list(connection.execute(sql))
+    finally:
+        connection.close()
+
+
+def reasons(built: Built) -> list[tuple[str, str]]:
+    return [(reject.kind, reject.reason) for reject in built.rejects]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "d.sqlite"
+
+
+def test_keys_differ_from_row_to_row(file: Path) -> None:
+    built = build(
+        file,
+        "CREATE TABLE t(id INTEGER, n TEXT, d TEXT DEFAULT 'x', e TEXT NOT NULL DEFAULT 'y');",
+        {"t": [{"id": 1}, {"n": "b", "e": "z"}, {"id": 3, "zzz": 1}]},
+    )
+    assert read(file, "SELECT * FROM t") == [
+        (1, None, "x", "y"),
+        (None, "b", "x", "z"),
+        (3, None, "x", "y"),
+    ]
+    assert reasons(built) == [("cell", "unknown_column")]
+    assert (built.tables[0].rows_offered, built.tables[0].rows_stored) == (3, 3)
+
+
+def test_every_refused_row_is_counted_under_its_constraint(file: Path) -> None:
+    ddl = (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT REPLACE, "
+        "n TEXT NOT NULL ON CONFLICT IGNORE, CHECK (length(n) < 3));"
+        "CREATE TABLE s(a INT) STRICT;"
+    )
+    rows = [
+        {"id": 1, "u": "a", "n": "long enough to break the CHECK"},
+        {"id": 1, "u": "b", "n": "x"},
+        {"id": 2, "u": "a", "n": "x"},
+        {"id": 3, "u": "c", "n": None},
+        {"id": "four", "u": "d", "n": "x"},
+        7,
+        {"id": 5, "u": "e", "n": "x"},
+    ]
+    built = build(file, ddl, {"t": rows, "s": [{"a": "word"}, {"a": 1}], "nope": [{"a": 1}, {}]})
+    assert read(file, "SELECT id FROM t") == [(1,), (5,)]
+    assert [(r.table, r.index, r.reason) for r in built.rejects] == [
+        ("nope", 0, "unknown_table"),
+        ("nope", 1, "unknown_table"),
+        ("t", 1, "PRIMARY KEY"),
+        ("t", 2, "UNIQUE"),
+        ("t", 3, "NOT NULL"),
+        ("t", 4, "datatype_mismatch"),
+        ("t", 5, "row_not_object"),
+        ("s", 0, "DATATYPE"),
+    ]
+    database = built.database
+    assert (database.rows_offered, database.rows_stored, database.rows_refused) == (11, 3, 8)
+    for table in built.tables:
+        assert table.rows_offered == table.rows_stored + table.rows_refused
+        assert table.rows == table.rows_stored
+
+
+def test_values_arrive_as_they_are(file: Path) -> None:
+    payload = (
+        '{"t": [{"v": 9223372036854775807}, {"v": 9223372036854775808}, {"v": -1e999},'
+        '{"v": 1.0}, {"v": "1"}, {"v": true}, {"v": null}, {"v": "a\\u0000b"},'
+        '{"v": "\\ud83d\\ude00"}, {"v": "\\ud83d"}, {"v": {"$hex": "ff"}}, {"v": "é"}]}'
+    )
+    built = build(file, "CREATE TABLE t(v);", payload)
+    assert read(file, "SELECT v FROM t") == [
+        (2**63 - 1,),
+        ("9223372036854775808",),
+        (float("-inf"),),
+        (1.0,),
+        ("1",),
+        (1,),
+        (None,),
+        ("a\0b",),
+        ("😀",),
+        ("\ufffd",),
+        ('{"$hex": "ff"}',),
+        ("é",),
+    ]
+    assert reasons(built) == [("cell", "invalid_unicode")]
+
+
+def test_integers_past_64_bits_go_in_as_digits_on_the_fast_path_too(file: Path) -> None:
+    built = build(
+        file,
+        "CREATE TABLE t(i INTEGER, s TEXT);",
+        {"t": [{"i": 1, "s": 1}, {"i": 2**64, "s": 2**64}, {"i": 3, "s": 3}]},
+    )
+    assert read(file, "SELECT i, s FROM t") == [
+        (1, "1"),
+        (float(2**64), str(2**64)),
+        (3, "3"),
+    ]
+    assert built.rejects == ()
+
+
+def test_a_table_named_twice_or_in_another_case_keeps_all_rows(file: Path) -> None:
+    payload = '{"T": [{"a": 1, "b": "%s"}], "t": [{"A": 2}], "T": [{"a": 3}]}' % ("x" * 200)
+    built = build(file, "CREATE TABLE t(a INT, b TEXT);", payload)
+    assert read(file, "SELECT a FROM t") == [(1,), (2,), (3,)]
+    assert built.tables[0].rows_offered == 3
+
+
+def test_names_fold_ascii_letters_only(file: Path) -> None:
+    built = build(file, 'CREATE TABLE "Ä"(x INT);', {"ä": [{"x": 1}], "Ä": [{"X": 2}]})
+    assert read(file, 'SELECT x FROM "Ä"') == [(2,)]
+    assert reasons(built) == [("row", "unknown_table")]
+
+
+def test_triggers_exist_but_did_not_act(file: Path) -> None:
+    build(
+        file,
+        "CREATE TABLE t(a); CREATE TABLE log(x);"
+        "CREATE TRIGGER tr AFTER INSERT ON t BEGIN INSERT INTO log VALUES('a;b'); END;",
+        {"t": [{"a": 1}]},
+    )
+    assert read(file, "SELECT count(*) FROM log") == [(0,)]
+    assert read(file, "SELECT name FROM sqlite_schema WHERE type = 'trigger'") == [("tr",)]
+
+
+def test_the_schema_cannot_reach_outside(file: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.sqlite"
+    built = build(
+        file,
+        f"ATTACH '{outside}' AS o; PRAGMA journal_mode = WAL; COMMIT; CREATE TEMP TABLE x(a);"
+        f"VACUUM INTO '{outside}'; CREATE TABLE sqlite_sequence(name, seq); CREATE TABLE t(a);",
+        {"t": [{"a": 1}]},
+    )
+    assert not outside.exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["d.sqlite"]
+    assert read(file, "SELECT a FROM t") == [(1,)]
+    assert (built.database.ddl_statements, built.database.ddl_refused) == (7, 6)
+    assert len(built.rejects) == 6
+    assert file.read_bytes()[18:20] == b"\1\1"
+
+
+def test_an_endless_statement_ends(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.sql.new_database.DDL_STEPS", 2_000_000)
+    endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
+    built = build(file, f"CREATE TABLE a AS {endless}; CREATE TABLE t(a);", {"t": [{"a": 1}]})
+    assert read(file, "SELECT a FROM t") == [(1,)]
+    assert reasons(built) == [("statement", "ddl_refused")]
+
+
+def test_inserts_within_the_ddl_count_as_rows(file: Path) -> None:
+    built = build(file, "CREATE TABLE t(a); INSERT INTO t VALUES (1), (2);", {"t": [{"a": 3}]})
+    (table,) = built.tables
+    assert (table.rows, table.rows_offered, table.rows_stored) == (3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(p_id INT); "
+        "ALTER TABLE ONLY public.c ADD CONSTRAINT k FOREIGN KEY (p_id) REFERENCES public.p(id);",
+        "CREATE TABLE `p` (`id` int(11) NOT NULL AUTO_INCREMENT, PRIMARY KEY (`id`)) ENGINE=InnoDB;"
+        "CREATE TABLE `c` (`p_id` int(11) -- the (parent\n) ENGINE=InnoDB;"
+        "ALTER TABLE `c` ADD KEY `i` (`p_id`), ADD FOREIGN KEY (`p_id`) REFERENCES `p` (`id`);",
+        "CREATE TABLE public.p (id serial PRIMARY KEY, s varchar DEFAULT 'x'::character varying);"
+        "CREATE TABLE public.c (p_id integer REFERENCES public.p(id));",
+    ],
+)
+def test_other_dialects_keep_their_keys(file: Path, ddl: str) -> None:
+    built = build(file, ddl, {"p": [{}, {}], "c": [{"p_id": 2}, {"p_id": 9}]})
+    assert read(file, 'SELECT "table", "from" FROM pragma_foreign_key_list("c")') == [("p", "p_id")]
+    assert read(file, "SELECT id FROM p") == [(1,), (2,)]
+    assert built.database.foreign_keys == 1
+    assert built.database.fk_violations == 1
+    assert built.database.ddl_refused == 0
+    assert {reason for _, reason in reasons(built)} <= {"transpiled", "folded"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ('{"t":[{"id":1}', "payload_parse_error"),
+        ('{"t":[{"id":1]}', "payload_parse_error"),
+        (b'{"t": [{"id": "\xff"}]}', "payload_parse_error"),
+        ("[1, 2]", "payload_not_object"),
+        ("[" * 100_000, "payload_parse_error"),
+    ],
+)
+def test_a_broken_payload_leaves_no_file(file: Path, payload: Any, reason: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        build(file, "CREATE TABLE t(id INTEGER);", payload)
+    assert caught.value.reason == reason
+    assert list(file.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("payload", ["", "null", "{}", "\ufeff{}", '{"t": null}', '{"t": []}'])
+def test_no_rows_is_fine(file: Path, payload: str) -> None:
+    built = build(file, "CREATE TABLE t(id INTEGER);", payload)
+    assert (built.database.tables, built.database.rows) == (1, 0)
+
+
+def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
+    payload = {"t": [{"id": i, "s": "x" * (i % 50)} for i in range(3000)]}
+    ddl = "CREATE TABLE t(id INTEGER PRIMARY KEY, s TEXT); CREATE INDEX i ON t(s);"
+    first, second = (build(tmp_path / name, ddl, payload) for name in ("a", "b"))
+    assert first.database.sha256 == second.database.sha256
+
+
+def test_ready_files_are_copied_with_their_log_and_never_written(tmp_path: Path) -> None:
+    source = tmp_path / "source.sqlite"
+    writer = apsw.Connection(str(source))
+    writer.execute("PRAGMA journal_mode = WAL").fetchall()
+    writer.execute("CREATE TABLE t(a); INSERT INTO t VALUES (1)").fetchall()
+    before = source.read_bytes()
+    record = DatabaseRecord(db_id="d", sqlite_file=str(source))
+    target = tmp_path / "out" / "d.sqlite"
+    built = build_database(record, target)
+    assert read(target, "SELECT a FROM t") == [(1,)]
+    assert [p.name for p in target.parent.iterdir()] == ["d.sqlite"]
+    assert target.read_bytes()[18:20] == b"\1\1"
+    assert built.database.rows == built.database.rows_offered == 1
+    assert source.read_bytes() == before
+    with pytest.raises(CorpusError, match="log_beside_file"):
+        build_database(record, tmp_path / "out" / "linked.sqlite", link=True)
+    writer.close()
+
+
+def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "source.sqlite"
+    source.write_text("not a database " * 100)
+    with pytest.raises(CorpusError, match="not_a_database"):
+        build_database(DatabaseRecord(db_id="d", sqlite_file=str(source)), tmp_path / "o" / "d")
+    with pytest.raises(CorpusError, match="missing_file"):
+        build_database(DatabaseRecord(db_id="d", sqlite_file=str(tmp_path / "x")), tmp_path / "d")
+    assert list((tmp_path / "o").iterdir()) == []
