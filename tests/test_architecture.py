@@ -28,7 +28,7 @@ HOMES = {
     "networkx": {"schema"},
     "apsw": {"sql"},
     "sqlite3": set(),
-    "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum"},
+    "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum", "adapters"},
     "duckdb": {"io"},
     "datasets": {"corpora", "adapters"},
     "tqdm": {"cli"},

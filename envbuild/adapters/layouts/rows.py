@@ -1,0 +1,55 @@
+"""What every layout is made of: one question of one step, and the column types they share."""
+
+import msgspec
+import pyarrow as pa
+
+from envbuild.records.manifest import ManifestRow
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapter needs to start an episode: the JSON text of every layout's `env_json`.
+
+    It points at the manifest and never holds an answer.
+    """
+
+    row_id: str
+    manifest_sha256: str
+    """Of manifest.parquet: an adapter refuses another manifest."""
+    schedule_step: int = 0
+    schedule_slot: int = 0
+    gate_probability: float = 0.0
+    """The submit gate's at that step."""
+    preset: str = "default"
+    """Preset of the episode's rules."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of the prompt."""
+
+    role: str
+    content: str
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One exported row, before a trainer's layout."""
+
+    index: int
+    """0-based position in its file."""
+    split: str
+    """`train` or `test`."""
+    row: ManifestRow
+    messages: tuple[Message, ...]
+    ticket: Ticket
+
+    @property
+    def env_json(self) -> str:
+        """The ticket as JSON text."""
+        return msgspec.json.encode(self.ticket).decode()
+
+    @property
+    def prompt(self) -> list[dict[str, str]]:
+        """The messages as plain dictionaries."""
+        return [{"role": m.role, "content": m.content} for m in self.messages]
+
+
+PROMPT = pa.list_(pa.struct([pa.field("role", pa.string()), pa.field("content", pa.string())]))

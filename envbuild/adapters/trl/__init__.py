@@ -1,0 +1,1 @@
+"""TRL: the published objective as a trainer, episodes as its rollout function."""

@@ -1,0 +1,157 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import msgspec
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from envbuild.adapters.export import LAYOUTS, Exported, export_manifest
+from envbuild.adapters.layouts.rows import Message, Ticket
+from envbuild.curriculum.draw import Draws
+from envbuild.curriculum.order import write_schedule
+from envbuild.curriculum.pool import PoolChoice, build_pool
+from envbuild.curriculum.presets import parse_schedule
+from envbuild.errors import ConfigurationError, UnknownNameError
+from envbuild.io.files import sha256_file
+from envbuild.records.manifest import ManifestRow
+from tests.curriculum.manifests import manifest_row, write_manifest
+
+SMALL = parse_schedule(
+    b'name = "small"\nbuckets = ["short", "long"]\npool = [0.5, 0.5]\nsteps = 6\nquestions = 3\n'
+    b"gate_steps = 4\n[[phases]]\nsteps = 6\nstart = [1.0, 0.0]\nend = [0.0, 1.0]\n",
+    "small",
+)
+SECRET = "SELECT name FROM item WHERE id = 2"
+PARQUET = [name for name in LAYOUTS if name not in ("nemo", "datasets")]
+
+
+def render(row: ManifestRow) -> tuple[Message, ...]:
+    return (
+        Message(role="system", content="Use the tools."),
+        Message(role="user", content=f"Question: {row.question}\nHint: {row.evidence}"),
+    )
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    rows = [
+        manifest_row(
+            f"r{i:02}",
+            split="test" if i >= 10 else "train",
+            bucket="short" if i % 2 else "long",
+            question=f'Größe {i}: "what" is\n{"xyzuvwabcd"[i % 10] * 5} {i * 7}?',
+            gold_sql=SECRET,
+            literals=("2",),
+            sqlite_file="shop.sqlite",
+        )
+        for i in range(10)
+    ]
+    return write_manifest(tmp_path / "manifest", rows)
+
+
+@pytest.fixture
+def scheduled(manifest: Path) -> Path:
+    pool = build_pool(manifest, SMALL, PoolChoice())
+    draws = Draws(SMALL, pool.rows, seed=0)
+    write_schedule(manifest / "schedule.parquet", draws, pool, PoolChoice(), manifest)
+    return manifest
+
+
+def export(manifest: Path, out: Path, to: str) -> Exported:
+    return export_manifest(manifest, out, to=to, render=render)
+
+
+def load(path: Path, cache: Path, *, streaming: bool) -> list[dict[str, Any]]:
+    kind = "json" if path.suffix == ".jsonl" else "parquet"
+    loaded = datasets.load_dataset(
+        kind, data_files=str(path), split="train", streaming=streaming, cache_dir=str(cache)
+    )
+    return list(loaded)
+
+
+@pytest.mark.parametrize("to", [*PARQUET, "nemo"])
+def test_a_layout_loads_in_schedule_order_streaming_or_not(
+    scheduled: Path, tmp_path: Path, to: str
+) -> None:
+    exported = export(scheduled, tmp_path / "out", to)
+    (name,) = exported.files
+    whole = load(tmp_path / "out" / name, tmp_path / "cache", streaming=False)
+    streamed = load(tmp_path / "out" / name, tmp_path / "cache", streaming=True)
+    assert whole == streamed and len(whole) == 18
+    tickets = [msgspec.json.decode(row["env_json"], type=Ticket) for row in whole]
+    assert [(t.schedule_step, t.schedule_slot) for t in tickets] == [
+        (step, slot) for step in range(6) for slot in range(3)
+    ]
+    assert [t.gate_probability for t in tickets[::3]] == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    assert {t.manifest_sha256 for t in tickets} == {sha256_file(scheduled / "manifest.parquet")}
+    messages = whole[0].get("prompt") or whole[0]["responses_create_params"]["input"]
+    assert [m["role"] for m in messages] == ["system", "user"] and "Größe" in messages[1]["content"]
+
+
+@pytest.mark.parametrize("to", [*PARQUET, "nemo"])
+def test_no_answer_lies_where_a_prompt_template_can_reach_it(
+    scheduled: Path, tmp_path: Path, to: str
+) -> None:
+    export(scheduled, tmp_path, to)
+    name = "train.jsonl" if to == "nemo" else "train.parquet"
+    rows = load(tmp_path / name, tmp_path / "cache", streaming=True)
+    for row in rows:
+        for_the_reward = row.pop("reward_model", None) or row.pop("reward_spec", None)
+        assert SECRET not in json.dumps(row)
+        if for_the_reward:
+            assert for_the_reward["ground_truth"] == SECRET
+
+
+@pytest.mark.parametrize("to", PARQUET)
+def test_columns_are_never_null_and_the_same_input_gives_the_same_bytes(
+    scheduled: Path, tmp_path: Path, to: str
+) -> None:
+    for out in ("a", "b"):
+        export(scheduled, tmp_path / out, to)
+    first, second = (tmp_path / out / "train.parquet" for out in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    table = pq.read_table(first)
+    assert all(column.null_count == 0 for column in table.flatten().columns)
+    assert pl.read_parquet(first).height == table.num_rows
+
+
+def test_verl_has_the_columns_its_loader_asks_for(scheduled: Path, tmp_path: Path) -> None:
+    export(scheduled, tmp_path, "verl")
+    row = load(tmp_path / "train.parquet", tmp_path / "cache", streaming=False)[0]
+    assert isinstance(row["data_source"], str) and isinstance(row["ability"], str)
+    assert row["reward_model"]["style"] == "rule" and row["extra_info"]["index"] == 0
+    assert row["agent_name"] == "envbuild"
+
+
+def test_test_rows_have_a_file_of_their_own(tmp_path: Path) -> None:
+    rows = [manifest_row(f"r{i}", split="dev" if i < 2 else "train") for i in range(5)]
+    manifest = write_manifest(tmp_path / "m", rows)
+    assert export(manifest, tmp_path / "out", "trl").files == {
+        "train.parquet": 3,
+        "test.parquet": 2,
+    }
+
+
+def test_the_hub_layout_keeps_answers_apart(manifest: Path, tmp_path: Path) -> None:
+    export(manifest, tmp_path / "out", "datasets")
+    out, cache = str(tmp_path / "out"), str(tmp_path / "cache")
+    questions = datasets.load_dataset(out, "questions", split="train", cache_dir=cache)
+    answers = datasets.load_dataset(out, "answers", split="train", cache_dir=cache)
+    results = datasets.load_dataset(out, "results", split="train", streaming=True, cache_dir=cache)
+    assert SECRET not in json.dumps(questions[:])
+    assert set(answers["gold_sql"]) == {SECRET}
+    assert questions["row_id"] == answers["row_id"]
+    assert len(list(results)) == 10
+
+
+def test_a_schedule_of_another_manifest_is_refused(scheduled: Path, tmp_path: Path) -> None:
+    other = write_manifest(tmp_path / "other", [manifest_row("x")])
+    with pytest.raises(ConfigurationError, match="another manifest"):
+        export_manifest(
+            other, tmp_path, to="trl", render=render, schedule=scheduled / "schedule.parquet"
+        )
+    with pytest.raises(UnknownNameError, match="verl"):
+        export(scheduled, tmp_path, "vrl")
