@@ -36,10 +36,64 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 48
     """Tool calls an episode."""
     shown_rows: int = 5
+    """Rows that run_query shows, and that sample_rows and distinct_values show by default."""
+    most_rows: int = 50
+    """The largest `limit` that sample_rows and distinct_values take."""
     cell_characters: int = 200
     observation_characters: int = 8000
+    gate_steps: int = 80
+    """Training steps over which the submit gate fades from certain to never."""
     evaluation: bool = False
     """True switches the submit gate off."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What one episode asks."""
+
+    question: str
+    evidence: str = ""
+    """Outside knowledge the corpus gives with the question; shown when there is any."""
+    row_id: str = ""
+
+
+class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """How messages become one string; the defaults are Qwen's."""
+
+    message_start: str = "<|im_start|>"
+    message_end: str = "<|im_end|>"
+    end_of_text: str = "<|endoftext|>"
+    system_role: str = "system"
+    user_role: str = "user"
+    assistant_role: str = "assistant"
+    assistant_opening: str = ""
+    """What already stands in the assistant's message as it starts to write, e.g. `<think>`."""
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """The texts at which a completion ends."""
+        return (self.message_end, self.end_of_text)
+
+
+class TextRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The next completion wanted, as text."""
+
+    context: str
+    """The whole prompt string so far, every `<think>` block included."""
+    max_new_tokens: int
+    stop: tuple[str, ...]
+    kind: str = "tool"
+    """`tool` or `final`."""
+
+
+class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The next completion wanted, as token ids."""
+
+    context: tuple[int, ...]
+    """Prompt and response so far: the ids as sampled, never re-rendered."""
+    max_new_tokens: int
+    stop: tuple[str, ...]
+    stop_ids: tuple[int, ...] = ()
+    kind: str = "tool"
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +109,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     sql: str = ""
     """For run_query and submit_sql: the SQL."""
     outcome: str = ""
-    """For SQL that ran: an `Outcome` value."""
+    """For SQL that ran: an `Outcome` value (`truncated`: there were more rows than shown)."""
+    rows: int = 0
+    """Rows of data shown."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +153,10 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     sql: str = ""
     """The answer; empty when there is none."""
     ended_by: EndedBy
+    answer_source: str = ""
+    """`submit_sql`, `final_turn` or `last_working_query`; empty when there is no answer."""
+    exploration_ended_by: str = ""
+    """`submit_sql`, `tool_turns`, or the budget or cap that ended exploration early."""
     last_working_sql: str = ""
     error: str = ""
     """For policy_error: what failed, e.g. the server's answer."""

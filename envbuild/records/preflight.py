@@ -3,6 +3,7 @@
 import msgspec
 
 from envbuild.records.finding import Finding, Severity
+from envbuild.records.signal import SignalSummary
 
 BIN_EDGES: tuple[int, ...] = (
     *(0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000),
@@ -88,11 +89,8 @@ class GoldHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Ran, and returned one trivial cell (NULL, 0, 1 or an empty text)."""
     undetermined: int = 0
     """Ran, but ties, scan order, clock, chance or bare columns decide the result."""
-
-    @property
-    def sound(self) -> int:
-        """Golds that ran and are neither empty, trivial nor undetermined (these overlap little)."""
-        return max(0, self.ok - self.empty - self.trivial - self.undetermined)
+    sound: int = 0
+    """Ran, and are none of these three."""
 
 
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +135,8 @@ class CorpusReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[FindingSummary, ...]
     """In the order of the checks."""
     worst: tuple[DatabaseHealth, ...]
+    signal: SignalSummary | None = None
+    """None where it was not measured."""
 
     def count(self, severity: Severity) -> int:
         """Findings of this severity."""

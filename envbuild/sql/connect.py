@@ -10,6 +10,11 @@ import apsw
 Connection = apsw.Connection
 """The engine's connection, for annotations outside this folder."""
 
+SQLiteError = apsw.Error
+"""What the engine raises, for callers outside this folder: a damaged file, a missing table, …"""
+ROW_REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.SQLError)
+"""What SQLite raises for a row that a rule, a type or a generated column does not admit."""
+
 SQLITE_VERSION: str = apsw.sqlite_lib_version()
 """The engine's version; recorded in every output."""
 
@@ -43,6 +48,19 @@ def open_private() -> apsw.Connection:
         flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI,
     )
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 1)
+    return connection
+
+
+def open_writable_image(image: bytes) -> apsw.Connection:
+    """A writable in-memory copy of a serialized database, without triggers and key enforcement.
+
+    The copy of a WAL database is one with a plain journal, since a WAL needs files beside it.
+    """
+    if image[18:20] == b"\x02\x02":
+        image = image[:18] + b"\x01\x01" + image[20:]
+    connection = open_image(image)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
     return connection
 
 

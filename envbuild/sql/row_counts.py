@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from envbuild.errors import SchemaError
 from envbuild.sql.connect import iter_rows, open_read_only, quote_name
 
 TABLES_A_STATEMENT = 100
@@ -21,13 +22,16 @@ WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\
 def count_rows(path: Path) -> dict[str, int]:
     """Rows of every ordinary table, in declared order; views, virtual and shadow tables left out.
 
-    Raises apsw.Error where the file is no readable database.
+    Raises SchemaError (`unreadable_database`) where the file is no readable database.
     """
-    connection = open_read_only(path)
     try:
-        return count_table_rows(connection)
-    finally:
-        connection.close()
+        connection = open_read_only(path)
+        try:
+            return count_table_rows(connection)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise SchemaError("unreadable_database", str(e)) from e
 
 
 def count_table_rows(connection: apsw.Connection) -> dict[str, int]:

@@ -1,0 +1,95 @@
+"""The checks in order, each a function whose name is its finding's code, with its severity."""
+
+from collections.abc import Callable, Iterator
+
+from envbuild.preflight import database_checks as on_database
+from envbuild.preflight import gold_checks as on_gold
+from envbuild.preflight import question_checks as on_questions
+from envbuild.preflight import undetermined_checks as on_determinacy
+from envbuild.preflight.subjects import DatabaseSubject, Draft, GoldSubject
+from envbuild.records.finding import Severity
+
+DatabaseCheck = Callable[[DatabaseSubject], Iterator[Draft]]
+GoldCheck = Callable[[GoldSubject], Iterator[Draft]]
+
+DATABASE_CHECKS: tuple[DatabaseCheck, ...] = (
+    on_database.unreadable_database,
+    on_database.no_rows,
+    on_database.ddl_refused,
+    on_database.rows_refused,
+    on_database.missing_parents,
+    on_database.fk_mismatch,
+    on_database.fk_orphans,
+    on_database.undecodable_text,
+    on_questions.placeholder_phrasing,
+    on_questions.duplicate_questions,
+)
+GOLD_CHECKS: tuple[GoldCheck, ...] = (
+    on_gold.gold_error,
+    on_gold.gold_timeout,
+    on_gold.gold_denied,
+    on_gold.gold_truncated,
+    on_gold.empty_gold,
+    on_gold.trivial_gold,
+    on_determinacy.tie_sensitive_gold,
+    on_determinacy.scan_order_gold,
+    on_determinacy.clock_gold,
+    on_determinacy.random_gold,
+    on_determinacy.bare_group_column,
+    on_gold.stored_result_differs,
+)
+
+UNDETERMINED = frozenset(
+    ("tie_sensitive_gold", "scan_order_gold", "clock_gold", "random_gold", "bare_group_column")
+)
+"""Codes (notes apart) of golds whose result the data do not determine."""
+
+SEVERITIES: dict[str, Severity] = {
+    "few_rows": Severity.ERROR,
+    "no_signal": Severity.ERROR,
+    "weak_signal": Severity.WARNING,
+    "database_refused": Severity.ERROR,
+    "question_refused": Severity.WARNING,
+    "crashed_database": Severity.ERROR,
+    "unreadable_database": Severity.ERROR,
+    "no_rows": Severity.ERROR,
+    "ddl_refused": Severity.ERROR,
+    "rows_refused": Severity.WARNING,
+    "missing_parents": Severity.WARNING,
+    "fk_mismatch": Severity.WARNING,
+    "fk_orphans": Severity.WARNING,
+    "undecodable_text": Severity.WARNING,
+    "placeholder_phrasing": Severity.WARNING,
+    "duplicate_questions": Severity.WARNING,
+    "gold_error": Severity.ERROR,
+    "gold_timeout": Severity.ERROR,
+    "gold_denied": Severity.ERROR,
+    "gold_truncated": Severity.ERROR,
+    "empty_gold": Severity.WARNING,
+    "trivial_gold": Severity.WARNING,
+    "tie_sensitive_gold": Severity.WARNING,
+    "scan_order_gold": Severity.WARNING,
+    "clock_gold": Severity.WARNING,
+    "random_gold": Severity.WARNING,
+    "bare_group_column": Severity.WARNING,
+    "stored_result_differs": Severity.NOTE,
+}
+"""Every code with the severity of its findings, in the order of the report. The first six come
+from the corpus as a whole; those before the checks of one database in `corpus_checks`."""
+
+_CORPUS_MEANINGS = {
+    "few_rows": "Rows per table cross a threshold: wrong queries get the gold's result by luck.",
+    "no_signal": "The database tells the gold query from few of its wrong neighbours.",
+    "weak_signal": "The database tells the gold query from only some of its wrong neighbours.",
+    "database_refused": "Databases of the source that could not be built.",
+    "question_refused": "Questions of the source that were not taken.",
+    "crashed_database": "Checking the database ended the worker process.",
+}
+
+
+def meaning_of(code: str) -> str:
+    """What a code says, in one sentence: the first line of its check's docstring."""
+    for check in (*DATABASE_CHECKS, *GOLD_CHECKS):
+        if check.__name__ == code:
+            return (check.__doc__ or "").strip().splitlines()[0]
+    return _CORPUS_MEANINGS[code]

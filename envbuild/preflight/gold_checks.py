@@ -1,0 +1,123 @@
+"""Checks of one gold query on its own database: does it run, and does its result say anything."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from envbuild.preflight.subjects import Draft, GoldSubject
+from envbuild.records.execution import Outcome, Row, Rows, Value
+from envbuild.sql.tolerance import close_rows, equal_bag_within
+
+TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
+"""Single cells that many wrong queries return too; 0.0 and 1.0 equal 0 and 1."""
+STORED_ROWS = 50
+"""How many rows of a result SQaLe stores."""
+
+
+def gold_error(gold: GoldSubject) -> Iterator[Draft]:
+    """SQLite refuses the gold query, or it is not one statement: it cannot be scored."""
+    if gold.result.outcome in (Outcome.ERROR, Outcome.INVALID):
+        yield gold.finding("gold_error", f"the gold query fails: {gold.result.error}")
+
+
+def gold_timeout(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold query spends its budget before it ends."""
+    if gold.result.outcome is Outcome.TIMEOUT:
+        yield gold.finding("gold_timeout", "the gold query runs out of its budget")
+
+
+def gold_denied(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold query asks for more than reading its database."""
+    if gold.result.outcome is Outcome.DENIED:
+        yield gold.finding("gold_denied", "the gold query asks for more than reading")
+
+
+def gold_truncated(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold result is larger than what may be fetched: it cannot be scored."""
+    if gold.result.outcome is Outcome.TRUNCATED:
+        yield gold.finding(
+            "gold_truncated", f"the gold result is larger than {len(gold.result.rows)} rows"
+        )
+
+
+def empty_gold(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold result is empty: every query that returns nothing is rewarded."""
+    if gold.result.ok and not gold.result.rows:
+        yield gold.finding("empty_gold", "the gold result has no row")
+
+
+def trivial_gold(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold result is one cell that many wrong queries return too."""
+    rows = gold.result.rows
+    if gold.result.ok and len(rows) == 1 and len(rows[0]) == 1 and rows[0][0] in TRIVIAL_CELLS:
+        shown = "NULL" if rows[0][0] is None else repr(rows[0][0])
+        yield gold.finding("trivial_gold", f"the gold result is the single cell {shown}")
+
+
+def stored_result_differs(gold: GoldSubject) -> Iterator[Draft]:
+    """The corpus's stored result is not what the query gives here: evidence, never gold."""
+    for question in gold.questions:
+        if question.stored_result is None or not gold.result.ok:
+            continue
+        stored = parse_stored(question.stored_result)
+        if stored is None:
+            yield gold.finding(
+                "stored_result_differs",
+                "the stored result is no list of rows",
+                example=question.stored_result,
+            )
+        elif not agrees(gold.result.rows, stored):
+            ours = len(gold.result.rows)
+            yield gold.finding(
+                "stored_result_differs",
+                f"{ours} rows here, {len(stored)} stored, and they do not agree",
+            )
+        return  # phrasings of one question share the stored result
+
+
+def parse_stored(text: str) -> Rows | None:
+    """The rows of a stored result (a JSON list of lists or objects); None where it is none."""
+    try:
+        rows = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    if not isinstance(rows, list):
+        return None
+    parsed = []
+    for row in rows:
+        cells = list(row.values()) if isinstance(row, dict) else row
+        if not isinstance(cells, list):
+            return None
+        parsed.append(tuple(cells))
+    return tuple(parsed)
+
+
+def agrees(rows: Rows, stored: Rows) -> bool:
+    """Whether a stored result may be the first rows of ours, as multisets of close rows.
+
+    A longer result of ours needs the stored rows among its own, but not first: even under an
+    ORDER BY ties make a prefix a matter of chance.
+    """
+    if len(stored) == len(rows):
+        return equal_bag_within(rows, stored, 0.0)
+    if len(stored) < STORED_ROWS or len(rows) < len(stored):
+        return False
+    exact = Counter(rows)
+    rest = []
+    for row in stored:
+        if exact[row]:
+            exact[row] -= 1
+        else:
+            rest.append(row)
+    spare = list(exact.elements()) if rest else []
+    return all(_taken(spare, row) for row in rest)
+
+
+def _taken(spare: list[Row], row: Row) -> bool:
+    """Removes one close row from `spare`; False where there is none."""
+    for position, candidate in enumerate(spare):
+        if close_rows(candidate, row, 0.0):
+            del spare[position]
+            return True
+    return False

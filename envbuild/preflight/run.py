@@ -1,0 +1,130 @@
+"""Preflight over whole corpora: databases fanned out, findings gathered, one report."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.engine.fanout import run_shards
+from envbuild.preflight.check_database import CheckedDatabase, CheckShard, check_shard
+from envbuild.preflight.checks import SEVERITIES
+from envbuild.preflight.corpus_checks import few_rows, refused
+from envbuild.preflight.measure import MeasuredCorpus, measure_corpora
+from envbuild.preflight.shards import iter_shards
+from envbuild.preflight.subjects import as_finding
+from envbuild.preflight.summaries import (
+    finding_order,
+    summarize,
+    summed_health,
+    worst_databases,
+)
+from envbuild.records.execution import Limits
+from envbuild.records.finding import Finding
+from envbuild.records.preflight import (
+    CorpusReport,
+    DatabaseHealth,
+    GoldHealth,
+    Report,
+    Thresholds,
+)
+from envbuild.records.signal import SignalSummary
+from envbuild.sql.connect import SQLITE_VERSION
+
+
+class CorpusFindings(msgspec.Struct, frozen=True, kw_only=True):
+    """One corpus's report and every finding behind it, sorted."""
+
+    folder: CorpusFolder
+    report: CorpusReport
+    findings: tuple[Finding, ...]
+
+
+def check_corpora(
+    folders: Sequence[CorpusFolder],
+    *,
+    thresholds: Thresholds | None = None,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+) -> Report:
+    """Rows per table and every check over these corpora, as one report."""
+    thresholds = thresholds or Thresholds()
+    measured = measure_corpora(folders, thresholds)
+    found = [check_corpus(m, limits=limits, workers=workers, engine=engine) for m in measured]
+    return as_report([each.report for each in found], thresholds)
+
+
+def as_report(corpora: Iterable[CorpusReport], thresholds: Thresholds) -> Report:
+    """The corpora's reports as one, with the versions that made them."""
+    return Report(
+        corpora=tuple(corpora),
+        thresholds=thresholds,
+        sqlite_version=SQLITE_VERSION,
+        envbuild_version=__version__,
+    )
+
+
+def check_corpus(
+    measured: MeasuredCorpus,
+    *,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    signal: SignalSummary | None = None,
+    extra: Iterable[Finding] = (),
+    on_progress: Callable[[int], None] | None = None,
+) -> CorpusFindings:
+    """Every check over one measured corpus, the same for any number of workers.
+
+    `signal` and `extra` (its findings) were measured by the caller. `on_progress` is told how many
+    databases were done since the last call.
+    """
+    name = measured.folder.name
+    rejects = measured.folder.rejects()
+    checked: list[CheckedDatabase] = []
+    shards = iter_shards(measured, rejects, limits or Limits())
+    for done in run_shards(check_shard, shards, workers=workers, engine=engine, on_crash=_crashed):
+        checked += done
+        if on_progress:
+            on_progress(len(done))
+    drafts = [*few_rows(name, measured.statistics), *refused(name, rejects)]
+    findings = [as_finding(d, d.severity or SEVERITIES[d.code]) for d in drafts]
+    findings += [finding for each in checked for finding in each.findings]
+    findings += extra
+    findings.sort(key=finding_order)
+    report = CorpusReport(
+        corpus=name,
+        rows=measured.statistics,
+        gold=summed_health(each.gold for each in checked),
+        findings=summarize(findings),
+        worst=tuple(worst_databases(each.health for each in checked)),
+        signal=signal,
+    )
+    return CorpusFindings(folder=measured.folder, report=report, findings=tuple(findings))
+
+
+def _crashed(shard: CheckShard, reason: str) -> list[CheckedDatabase]:
+    """What stands for a shard whose worker died twice."""
+    found = []
+    for given in shard.databases:
+        finding = Finding(
+            corpus=given.corpus,
+            code="crashed_database",
+            severity=SEVERITIES["crashed_database"],
+            db_id=given.row.db_id,
+            message=f"the worker that checked its shard of {len(shard.databases)} died: {reason}",
+        )
+        counts = given.row_counts or {}
+        health = DatabaseHealth(
+            db_id=given.row.db_id,
+            tables=len(counts),
+            rows=sum(counts.values()),
+            median=0.0,
+            golds=len(given.questions),
+            golds_hurt=len(given.questions),
+            errors=1,
+        )
+        gold = GoldHealth(questions=len(given.questions))
+        found.append(CheckedDatabase(health=health, gold=gold, findings=(finding,)))
+    return found

@@ -1,0 +1,1 @@
+"""Row amplification: rows added, under every constraint, until golds can be told apart."""

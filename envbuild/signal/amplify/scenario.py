@@ -1,0 +1,239 @@
+"""Scenario rows: a row combination that a gold looks for, and ones that miss it in one point."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from envbuild.records.demand import Condition, Frame, Site
+from envbuild.records.execution import Value
+from envbuild.signal.amplify.rows import Fixed, RowMaker
+from envbuild.signal.amplify.satisfy import holds, negated, satisfying
+from envbuild.signal.amplify.tables import TableRows, Workspace
+
+REUSE = 0.35
+"""How often an occurrence is bound to a row that already fits, instead of a new one."""
+MOST_SHOWN = 6
+"""Row combinations made for a LIMIT."""
+
+Values = dict[Site, Value]
+"""Class of equal columns (named by its first) to value."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """A frame bound to the tables of one database."""
+
+    frame: Frame
+    tables: list[TableRows]
+    order: list[int]
+    """Occurrences, parents first."""
+    root: dict[Site, Site] = field(default_factory=dict)
+    """Site to its class."""
+    members: list[list[tuple[int, Site]]] = field(default_factory=list)
+    """For each occurrence: (column position, class) of every column that matters."""
+
+    def class_of(self, site: Site) -> Site:
+        """The class a site belongs to."""
+        return self.root.get(site, site)
+
+
+def open_scene(frame: Frame, workspace: Workspace, rank: dict[str, int]) -> Scene | None:
+    """The frame with its tables; None where it reads what cannot be filled (views)."""
+    tables = [workspace.tables.get(name.lower()) for name in frame.sources]
+    found = [table for table in tables if table is not None]
+    if len(found) < len(tables) or not found:
+        return None
+    order = sorted(range(len(found)), key=lambda i: (rank[found[i].table.name.lower()], i))
+    scene = Scene(frame=frame, tables=found, order=order, members=[[] for _ in found])
+    sites = dict.fromkeys(_sites(frame))
+    parent = {site: site for site in sites}
+
+    def root(site: Site) -> Site:
+        while parent[site] != site:
+            site = parent[site]
+        return site
+
+    for left, right in frame.same:
+        parent[root(right)] = root(left)
+    for site in sites:
+        position = found[site[0]].at.get(site[1].lower())
+        scene.root[site] = root(site)
+        if position is not None:
+            scene.members[site[0]].append((position, scene.root[site]))
+    return scene
+
+
+def _sites(frame: Frame) -> Iterator[Site]:
+    for pair in frame.same:
+        yield from pair
+    for clause in frame.clauses:
+        for alternative in clause:
+            for condition in alternative:
+                yield condition.site
+                if condition.other:
+                    yield condition.other
+    for condition in frame.soft:
+        yield condition.site
+    yield from frame.group
+    yield from frame.distinct
+    yield from frame.shown
+
+
+class Stage:
+    """Plays scenes: chooses values for the classes, then makes or finds a row an occurrence."""
+
+    def __init__(self, maker: RowMaker, rng: Random) -> None:
+        self.maker = maker
+        self.rng = rng
+
+    def play(
+        self,
+        scene: Scene,
+        *,
+        keep: Values | None = None,
+        miss: int | None = None,
+        soft: Condition | None = None,
+        bare: bool = False,
+        reuse: float = REUSE,
+    ) -> Values | None:
+        """The values of one played combination; None where the rules admit none.
+
+        `keep` holds classes to given values, `miss` names a clause to miss, `soft` a condition to
+        satisfy beside, `bare` leaves optional occurrences out.
+        """
+        conditions = self._conditions(scene, miss, soft)
+        values: Values = dict(keep or {})
+        for condition in conditions:
+            if condition.other is None:
+                self._choose(scene, condition, conditions, values)
+        used: dict[int, int] = {}
+        for occurrence in scene.order:
+            if bare and occurrence in scene.frame.optional:
+                continue
+            self._relate(scene, occurrence, conditions, values)
+            row = self._row(scene, occurrence, values, conditions, used, reuse)
+            if row is None:
+                return None
+            used[occurrence] = row
+            cells = scene.tables[occurrence].rows[row]
+            for position, root in scene.members[occurrence]:
+                values.setdefault(root, cells[position])
+        return values
+
+    def group(self, scene: Scene, count: int, *, duplicate: bool = False) -> Values | None:
+        """Plays `count` combinations of one group; of one projection where `duplicate`."""
+        first = self.play(scene)
+        if first is None:
+            return None
+        fixed = scene.frame.shown if duplicate else scene.frame.group
+        keys = {scene.class_of(site) for site in fixed}
+        for _ in range(count - 1):
+            self.play(scene, keep={k: v for k, v in first.items() if k in keys}, reuse=0.0)
+        return first
+
+    def _conditions(
+        self, scene: Scene, miss: int | None, soft: Condition | None
+    ) -> list[Condition]:
+        chosen: list[Condition] = []
+        for number, clause in enumerate(scene.frame.clauses):
+            if number == miss:
+                chosen += [negated(self.rng.choice(way)) for way in clause if way]
+            else:
+                chosen += clause[int(self.rng.random() * len(clause))]
+        return [*chosen, soft] if soft else chosen
+
+    def _choose(
+        self, scene: Scene, condition: Condition, every: list[Condition], values: Values
+    ) -> None:
+        root = scene.class_of(condition.site)
+        if root in values:
+            return
+        table = scene.tables[condition.site[0]]
+        position = table.at.get(condition.site[1].lower())
+        if position is None:
+            return
+        plan = table.plans[position]
+        mine = [c for c in every if scene.class_of(c.site) == root and c.other is None]
+        mine.sort(key=lambda c: _TIGHTEST.get(c.op, 5))
+        value: Value = None
+        for attempt in range(8):
+            value = satisfying(mine[0 if attempt < 6 else attempt % len(mine)], plan, self.rng)
+            if all(holds(c, value) for c in mine):
+                break
+        values[root] = value
+
+    def _relate(
+        self, scene: Scene, occurrence: int, conditions: list[Condition], values: Values
+    ) -> None:
+        """Turns comparisons with a column of known value into values of this occurrence."""
+        for condition in conditions:
+            if condition.other is None:
+                continue
+            for mine, other, op in (
+                (condition.site, condition.other, condition.op),
+                (condition.other, condition.site, _FLIPPED.get(condition.op, condition.op)),
+            ):
+                root, known = scene.class_of(mine), values.get(scene.class_of(other))
+                if mine[0] != occurrence or known is None or root in values:
+                    continue
+                table = scene.tables[occurrence]
+                position = table.at.get(mine[1].lower())
+                if position is not None:
+                    literal = Condition(site=mine, op=op, values=(known,))
+                    values[root] = satisfying(literal, table.plans[position], self.rng)
+
+    def _row(
+        self,
+        scene: Scene,
+        occurrence: int,
+        values: Values,
+        conditions: list[Condition],
+        used: dict[int, int],
+        reuse: float,
+    ) -> int | None:
+        table = scene.tables[occurrence]
+        fixed: Fixed = {}
+        for position, root in scene.members[occurrence]:
+            if root in values:
+                fixed[position] = values[root]
+        taken = {row for other, row in used.items() if scene.tables[other] is table}
+        found = self._existing(table, fixed, taken, reuse)
+        if found is not None:
+            return found
+        if (holder := self._holder(table, fixed)) is not None:
+            # the key exists already: take that row as it is, where its values still fit
+            cells = table.rows[holder]
+            for position, root in scene.members[occurrence]:
+                if fixed.get(position, cells[position]) != cells[position]:
+                    wanted = [c for c in conditions if scene.class_of(c.site) == root]
+                    shared = any(root == other for o in used for _, other in scene.members[o])
+                    if shared or not all(holds(c, cells[position]) for c in wanted):
+                        return None
+                    values[root] = cells[position]
+            return holder
+        return self.maker.make(table, fixed)
+
+    def _holder(self, table: TableRows, fixed: Fixed) -> int | None:
+        for key in table.keys:
+            if all(p in fixed for p in key.positions):
+                row = key.taken.get(tuple(fixed[p] for p in key.positions))
+                if row is not None:
+                    return row
+        return None
+
+    def _existing(
+        self, table: TableRows, fixed: Fixed, taken: set[int], reuse: float
+    ) -> int | None:
+        if not fixed or self.rng.random() >= reuse:
+            return None
+        position, value = next(iter(fixed.items()))
+        rows = [
+            row
+            for row in table.having(position, value)
+            if row not in taken and all(table.rows[row][p] == v for p, v in fixed.items())
+        ]
+        return rows[int(self.rng.random() * len(rows))] if rows else None
+
+
+_TIGHTEST = {"=": 0, "null": 0, "in": 1, "between": 2, "like": 2, "glob": 2}
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -1,0 +1,221 @@
+"""The tables of one database in memory, beside the SQLite connection they are inserted into."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from envbuild.records.execution import Value
+from envbuild.records.schema import Schema, Table
+from envbuild.signal.amplify.columns import ColumnPlan
+from envbuild.sql.connect import ROW_REFUSALS, Connection, iter_rows, quote_name
+
+MOST_ROWS_READ = 5000
+"""Rows of a table that are looked at; a larger table is sampled evenly by rowid."""
+
+Cells = list[Value]
+
+
+@dataclass(slots=True)
+class Key:
+    """Columns whose values may not repeat together."""
+
+    positions: tuple[int, ...]
+    taken: dict[tuple[Value, ...], int] = field(default_factory=dict)
+    """Key values to the row that holds them; NULLs never clash, as in SQLite."""
+
+
+@dataclass(slots=True)
+class Link:
+    """A reference to another table, declared or only shown by how golds join."""
+
+    positions: tuple[int, ...]
+    parent: "TableRows"
+    parent_positions: tuple[int, ...]
+    declared: bool = True
+
+
+@dataclass(slots=True)
+class TableRows:
+    """One table: plans, keys, links and rows (original ones first, then added ones)."""
+
+    table: Table
+    names: list[str]
+    """Loadable columns, declared order; generated ones are left to SQLite."""
+    at: dict[str, int]
+    """Lower-case column name to position."""
+    plans: list[ColumnPlan] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    void: set[int] = field(default_factory=set)
+    """Columns of references to a table that does not exist: NULL in every new row."""
+    closed: bool = False
+    """True where no new row is possible: such a reference may not be NULL."""
+    rows: list[Cells] = field(default_factory=list)
+    rowids: list[int] = field(default_factory=list)
+    """Of added rows only, in the order they were added; 0 in a WITHOUT ROWID table."""
+    original: int = 0
+    """Rows read from the database before anything was added."""
+    total: int = 0
+    """Rows the database held before anything was added."""
+    serial: int | None = None
+    """Position of the INTEGER PRIMARY KEY column."""
+    next_serial: int = 1
+    insert_sql: str = ""
+    refused: int = 0
+    indexes: dict[int, dict[Value, list[int]]] = field(default_factory=dict)
+    """Column position to value to rows; built when first asked for."""
+
+    @property
+    def keyed(self) -> set[int]:
+        """Positions of the primary key's columns."""
+        return {self.at[name.lower()] for name in self.table.primary_key if name.lower() in self.at}
+
+    @property
+    def added(self) -> int:
+        """Rows added so far."""
+        return len(self.rows) - self.original
+
+    def having(self, position: int, value: Value) -> Sequence[int]:
+        """The rows that hold `value` in a column."""
+        index = self.indexes.get(position)
+        if index is None:
+            index = self.indexes[position] = {}
+            for number, row in enumerate(self.rows):
+                index.setdefault(row[position], []).append(number)
+        return index.get(value, ())
+
+    def clash(self, cells: Cells) -> Key | None:
+        """The key that a new row would break."""
+        for key in self.keys:
+            wanted = tuple(cells[p] for p in key.positions)
+            if wanted in key.taken and None not in wanted:
+                return key
+        return None
+
+    def append(self, cells: Cells, rowid: int) -> int:
+        """Takes in a row that SQLite accepted; returns its number."""
+        number = len(self.rows)
+        self._enter(cells, number)
+        self.rows.append(cells)
+        self.rowids.append(rowid)
+        return number
+
+    def load(self, rows: Iterable[Sequence[Value]]) -> None:
+        """Takes in the original rows."""
+        for row in rows:
+            cells = list(row)
+            self._enter(cells, len(self.rows))
+            self.rows.append(cells)
+        self.original = len(self.rows)
+
+    def cut(self, length: int) -> None:
+        """Forgets every row from `length` on, newest first."""
+        while len(self.rows) > length:
+            cells = self.rows.pop()
+            self.rowids.pop()
+            for key in self.keys:
+                key.taken.pop(tuple(cells[p] for p in key.positions), None)
+            for position, index in self.indexes.items():
+                index[cells[position]].pop()
+
+    def _enter(self, cells: Cells, number: int) -> None:
+        for key in self.keys:
+            values = tuple(cells[p] for p in key.positions)
+            if None not in values:
+                key.taken[values] = number
+        for position, index in self.indexes.items():
+            index.setdefault(cells[position], []).append(number)
+        if self.serial is not None:
+            value = cells[self.serial]
+            if isinstance(value, int) and value >= self.next_serial:
+                self.next_serial = value + 1
+
+
+class Workspace:
+    """All tables of one database and the private connection their new rows go into."""
+
+    def __init__(self, connection: Connection, schema: Schema) -> None:
+        self.connection = connection
+        self.schema = schema
+        self.tables: dict[str, TableRows] = {}
+        """By lower-case name, in declared order."""
+        for table in schema.tables:
+            self.tables[table.name.lower()] = _opened(connection, table)
+
+    def insert(self, table: TableRows, cells: Cells) -> int | None:
+        """The number of the new row, or None where SQLite or an observed rule refuses it."""
+        if table.clash(cells) is not None:
+            table.refused += 1
+            return None
+        try:
+            self.connection.execute(table.insert_sql, cells)
+        except ROW_REFUSALS:
+            table.refused += 1
+            return None
+        rowid = 0 if table.table.without_rowid else self.connection.last_insert_rowid()
+        if table.serial is not None:
+            cells[table.serial] = rowid
+        return table.append(cells, rowid)
+
+    def mark(self, name: str) -> dict[str, int]:
+        """Opens a savepoint; the returned lengths lead back to it."""
+        self.connection.execute(f"SAVEPOINT {name}")
+        return {key: len(table.rows) for key, table in self.tables.items()}
+
+    def release(self, name: str) -> None:
+        """Keeps what was added since the savepoint."""
+        self.connection.execute(f"RELEASE {name}")
+
+    def roll_back(self, name: str, lengths: dict[str, int]) -> None:
+        """Forgets what was added since the savepoint."""
+        self.connection.execute(f"ROLLBACK TO {name}")
+        self.connection.execute(f"RELEASE {name}")
+        for key, length in lengths.items():
+            self.tables[key].cut(length)
+
+
+def _opened(connection: Connection, table: Table) -> TableRows:
+    columns = [column for column in table.columns if not column.generated]
+    names = [column.name for column in columns]
+    rows = TableRows(table=table, names=names, at={name.lower(): i for i, name in enumerate(names)})
+    listed = ", ".join(quote_name(name) for name in names)
+    target = quote_name(table.name)
+    rows.insert_sql = f"INSERT INTO {target} ({listed}) VALUES ({', '.join('?' * len(names))})"
+    key = table.primary_key
+    if len(key) == 1 and not table.without_rowid:
+        declared = next(column.type for column in columns if column.name == key[0])
+        if declared.upper() == "INTEGER":
+            rows.serial = rows.at[key[0].lower()]
+    rows.keys = [
+        Key(positions)
+        for positions in _unique_keys(connection, table, rows.at)
+        if positions != (rows.serial,)
+    ]
+    if rows.serial is not None:
+        rows.keys.append(Key((rows.serial,)))
+    ((rows.total,),) = iter_rows(connection, f"SELECT count(*) FROM {target}")
+    where = ""
+    if rows.total > MOST_ROWS_READ and not table.without_rowid:
+        where = f" WHERE rowid % {rows.total // MOST_ROWS_READ + 1} = 0"
+    sample = f"SELECT {listed} FROM {target}{where} LIMIT {MOST_ROWS_READ}"
+    rows.load(iter_rows(connection, sample))
+    if rows.serial is not None and rows.total > rows.original:
+        sql = f"SELECT max({quote_name(names[rows.serial])}) FROM {target}"
+        ((largest,),) = iter_rows(connection, sql)
+        rows.next_serial = max(rows.next_serial, largest + 1)
+    return rows
+
+
+def _unique_keys(connection: Connection, table: Table, at: dict[str, int]) -> list[tuple[int, ...]]:
+    """Declared keys as positions; partial and expression indexes are left to SQLite."""
+    found = iter_rows(
+        connection,
+        "SELECT l.seq, i.name FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
+        ' WHERE l."unique" AND NOT l.partial ORDER BY l.seq, i.seqno',
+        (table.name,),
+    )
+    keys: dict[int, list[int]] = {}
+    for index, column in found:
+        keys.setdefault(index, []).append(at.get((column or "").lower(), -1))
+    if table.primary_key and all(name.lower() in at for name in table.primary_key):
+        keys[-1] = [at[name.lower()] for name in table.primary_key]
+    return sorted({tuple(key) for key in keys.values() if -1 not in key})

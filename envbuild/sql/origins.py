@@ -1,0 +1,141 @@
+"""Where an expression's value comes from: a base column, what is applied to it, or a literal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from envbuild.records.demand import Site
+from envbuild.records.execution import Value
+
+PASSED = (exp.Paren, exp.Alias, exp.Cast, exp.TryCast, exp.Round, exp.Coalesce, exp.Collate)
+"""Expressions that leave a value recognisable: the first argument is followed."""
+FOLDS = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What an expression is, as far as rows can be chosen for it."""
+
+    kind: str
+    """`column`, `literal`, `count`, `rank` or `mixed`."""
+    site: Site | None = None
+    value: Value = None
+    form: str = ""
+    fold: str = ""
+    group: tuple[Site, ...] = ()
+    """For a rank: its partition."""
+    order: tuple[Site, ...] = ()
+    """For a rank: what it is ordered by; for a distinct count: what is counted."""
+    chance: bool = False
+    """A row number: ties are chance."""
+
+
+MIXED = Origin(kind="mixed")
+Look = Callable[[exp.Column], Origin]
+
+
+def origin_of(node: exp.Expr, look: Look) -> Origin:
+    """The origin of an expression; `look` resolves a column reference."""
+    while isinstance(node, PASSED):
+        node = node.this
+    if isinstance(node, exp.Column):
+        return look(node)
+    if (literal := literal_of(node)) is not None:
+        return Origin(kind="literal", value=literal[0])
+    for fold, name in FOLDS.items():
+        if isinstance(node, fold):
+            return _folded(node, name, look)
+    if isinstance(node, exp.Window):
+        return _windowed(node, look)
+    if form := form_of(node):
+        inner = origin_of(_subject(node), look)
+        return replace(inner, form=inner.form or form) if inner.kind == "column" else inner
+    return MIXED
+
+
+def literal_of(node: exp.Expr) -> tuple[Value] | None:
+    """The literal's value in a 1-tuple, or None where the expression is no literal."""
+    if isinstance(node, exp.Literal):
+        return (str(node.this),) if node.is_string else (_number(str(node.this)),)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        number = _number(str(node.this.this))
+        return (-number,) if isinstance(number, int | float) else None
+    if isinstance(node, exp.Boolean):
+        return (int(bool(node.this)),)
+    return (None,) if isinstance(node, exp.Null) else None
+
+
+def form_of(node: exp.Expr) -> str:
+    """The name of what a scalar function makes of its column; empty where rows cannot follow it."""
+    if isinstance(node, exp.Lower):
+        return "lower"
+    if isinstance(node, exp.Upper):
+        return "upper"
+    if isinstance(node, exp.Length):
+        return "length"
+    if isinstance(node, exp.TimeToStr):
+        pattern = node.args.get("format")
+        return f"strftime:{pattern.this}" if isinstance(pattern, exp.Literal) else ""
+    if isinstance(node, exp.Substring):
+        start, length = (_whole(node.args.get(name)) for name in ("start", "length"))
+        return f"substr:{start}:{length}" if start else ""
+    if isinstance(node, exp.Date | exp.TsOrDsToDate):
+        return "date"
+    if isinstance(node, exp.Trim | exp.Abs):
+        return "same"
+    return "year" if isinstance(node, exp.Year) else ""
+
+
+def _subject(node: exp.Expr) -> exp.Expr:
+    inner = node.this
+    while isinstance(inner, exp.TsOrDsToTimestamp | exp.TsOrDsToDate | exp.Date):
+        inner = inner.this
+    return inner if isinstance(inner, exp.Expr) else exp.Null()
+
+
+def _whole(node: exp.Expr | None) -> str:
+    found = literal_of(node) if node is not None else None
+    return str(found[0]) if found and isinstance(found[0], int) else ""
+
+
+def _folded(node: exp.Expr, name: str, look: Look) -> Origin:
+    inner = node.this
+    distinct = isinstance(inner, exp.Distinct)
+    if isinstance(inner, exp.Distinct) and inner.expressions:
+        inner = inner.expressions[0]
+    if name == "count":
+        counted = origin_of(inner, look) if distinct else MIXED
+        return Origin(kind="count", order=(counted.site,) if counted.site else ())
+    if not isinstance(inner, exp.Expr):
+        return MIXED
+    found = origin_of(inner, look)
+    return replace(found, fold=name) if found.kind == "column" else MIXED
+
+
+def _windowed(node: exp.Window, look: Look) -> Origin:
+    if not isinstance(node.this, RANKS):
+        return origin_of(node.this, look)
+    parts = [origin_of(part, look) for part in node.args.get("partition_by") or ()]
+    order = node.args.get("order")
+    keys = [origin_of(key.this, look) for key in order.expressions] if order else []
+    return Origin(
+        kind="rank",
+        group=tuple(part.site for part in parts if part.site),
+        order=tuple(key.site for key in keys if key.site),
+        chance=isinstance(node.this, exp.RowNumber),
+    )
+
+
+def _number(text: str) -> Value:
+    try:
+        return int(text, 0) if not text.isdigit() else int(text)
+    except ValueError:
+        return float(text)

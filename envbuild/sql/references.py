@@ -1,0 +1,119 @@
+"""CREATE TABLE statements without the foreign keys that point outside a view.
+
+Only the clause goes: everything else stays as written, comments too. The clause's grammar is
+SQLite's (`REFERENCES parent (columns) ON … MATCH … DEFERRABLE …`, or the same behind
+`FOREIGN KEY (columns)`, either one with its `CONSTRAINT name`). Opening an episode waits for this,
+so that one regular expression does the walk, made of the tokenizer's own parts.
+"""
+
+import re
+from collections.abc import Collection
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from envbuild.sql.names import fold_name
+from envbuild.sql.tokens import COMMENT, ID_CHARACTER, QUOTED, SPACE, STRING, WORD, unquote
+
+BLANKS = " \t\n\f\r"
+
+
+def drop_references(sql: str, kept: Collection[str]) -> str:
+    """`sql`, a CREATE TABLE statement, without foreign keys to tables other than `kept`.
+
+    `kept` holds folded names. A key whose parent is written with a schema in front
+    (`"public.companies"`) is taken by its last part, as the schema reader does.
+    """
+    if "references" not in sql.lower():
+        return sql
+    pieces, done = [], 0
+    for clause in _find_clauses(sql):
+        if not _is_kept(clause.parent, kept):
+            pieces += [sql[done : clause.start], clause.left]
+            done = clause.end
+    return "".join((*pieces, sql[done:]))
+
+
+class _Clause(NamedTuple):
+    """One foreign-key clause, the comma and blanks before it included."""
+
+    start: int
+    end: int
+    left: str
+    """What stands in its place when it goes."""
+    parent: str
+
+
+@lru_cache(maxsize=8192)  # a database's tables come up in view after view
+def _find_clauses(sql: str) -> tuple[_Clause, ...]:
+    return tuple(
+        _Clause(m.start("lead"), m.end("clause"), _lead_left(m), unquote(m["parent"]))
+        for m in _clauses().finditer(sql)
+        if m["clause"] is not None
+    )
+
+
+def _lead_left(match: re.Match[str]) -> str:
+    """What stays of the comma, blanks and comments before a clause that goes.
+
+    A comment keeps its blanks, since a line comment needs its line end. SQLite lets constraints
+    follow each other without a comma, and then it must stay for the next.
+    """
+    lead = match["lead"]
+    behind = _gap().match(match.string, match.end("clause"))
+    next_code = match.string[behind.end() : behind.end() + 1] if behind else ""
+    comma = "," if lead.startswith(",") and next_code not in (",", ")") else ""
+    gap = lead.removeprefix(",")
+    return comma + (gap if gap.strip(BLANKS) else "")
+
+
+def _is_kept(parent: str, kept: Collection[str]) -> bool:
+    folded = fold_name(parent)
+    return folded in kept or folded.rpartition(".")[2] in kept
+
+
+_GAP = rf"(?:{SPACE}|{COMMENT})*+"
+
+
+@cache
+def _gap() -> re.Pattern[str]:
+    return re.compile(_GAP)
+
+
+@cache
+def _clauses() -> re.Pattern[str]:
+    """One foreign-key clause and whatever stands before it, token by token."""
+    name = f"(?:{WORD}|{QUOTED}|{STRING})"
+    columns = rf"\((?:{COMMENT}|{QUOTED}|{STRING}|[^()'\"`\[\]])*+\)"
+    action = "|".join(
+        _words(what) for what in ("set null", "set default", "no action", "cascade", "restrict")
+    )
+    event = "|".join(_words(f"on {what}") for what in ("delete", "update", "insert"))
+    when = "|".join(_words(f"initially {when}") for when in ("deferred", "immediate"))
+    tail = (
+        f"(?:{event}){_GAP}(?:{action})|{_words('match')}{_GAP}{name}"
+        f"|(?:{_words('not')}{_GAP})?{_words('deferrable')}(?:{_GAP}(?:{when}))?"
+    )
+    clause = (
+        f"(?:{_words('constraint')}{_GAP}{name}{_GAP})?"
+        f"(?P<table>{_words('foreign key')}{_GAP}{columns}{_GAP})?"
+        f"{_words('references')}{_GAP}(?P<parent>{name})(?:{_GAP}{columns})?"
+        f"(?:{_GAP}(?:{tail}))*+"
+    )
+    plain = clause.replace("?P<table>", "?:").replace("?P<parent>", "?:")
+    lead = f",?{_GAP}"
+    before = (
+        rf"[^A-Za-z_$0-9\x80-\U0010ffff'\"`\[/,{BLANKS}-]++"
+        rf"|[ABD-EG-QS-Zabd-eg-qs-z_$0-9\x80-\U0010ffff]{ID_CHARACTER}*+"
+        rf"|(?!{lead}{plain})(?:[{BLANKS}]++|,|{COMMENT}|[CFRcfr]{ID_CHARACTER}*+)"
+        rf"|{QUOTED}|{STRING}|[/\-]|[^A-Za-z_$0-9\x80-\U0010ffff,{BLANKS}]"
+    )
+    # Optional, so that the rest of the text is walked once and not again from each position.
+    return re.compile(f"(?:{before})*+(?:(?P<lead>{lead})(?P<clause>{clause}))?")
+
+
+def _words(keywords: str) -> str:
+    """Keywords in either case; re.IGNORECASE would take half a second to compile."""
+    return _GAP.join(
+        "".join(f"[{letter}{letter.upper()}]" for letter in word) + f"(?!{ID_CHARACTER})"
+        for word in keywords.split()
+    )

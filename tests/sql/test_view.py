@@ -1,0 +1,132 @@
+"""A view holds the tables asked for, as they are, and nothing else."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from envbuild.errors import CorpusError
+from envbuild.records.execution import Outcome
+from envbuild.sql.executor import Session
+from envbuild.sql.references import drop_references
+from envbuild.sql.view import build_view_image
+
+SHOP = """
+CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT CHECK (name <> ''));
+CREATE TABLE product (sku TEXT PRIMARY KEY, price REAL) WITHOUT ROWID;
+CREATE TABLE "order" (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, -- order's id
+  customer_id INT REFERENCES customer(id) ON DELETE SET NULL,
+  sku TEXT, /* to "product" */
+  CONSTRAINT bought FOREIGN KEY (sku) REFERENCES product (sku) DEFERRABLE INITIALLY DEFERRED
+);
+CREATE TABLE note (body TEXT, rowid TEXT);
+CREATE TABLE area (w INT, h INT, a INT AS (w * h), b INT AS (w + h) STORED);
+CREATE TABLE exact (n INT) STRICT;
+CREATE INDEX order_sku ON "order" (sku);
+CREATE VIEW cheap AS SELECT * FROM product WHERE price < 5;
+CREATE VIEW sold AS SELECT * FROM "order" JOIN cheap USING (sku);
+INSERT INTO customer VALUES (1, 'Ann'), (7, 'Bob');
+INSERT INTO product VALUES ('a', 1.5), ('b', 20);
+INSERT INTO "order"(customer_id, sku) VALUES (1, 'a'), (7, 'b'), (7, 'a');
+INSERT INTO note (oid, body, rowid) VALUES (5, 'five', 'x'), (9, 'nine', 'y');
+INSERT INTO area (w, h) VALUES (2, 3);
+INSERT INTO exact VALUES (4);
+PRAGMA ignore_check_constraints = ON;
+INSERT INTO customer VALUES (9, '');
+ANALYZE;
+CREATE TRIGGER t AFTER INSERT ON note BEGIN DELETE FROM customer; END;
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return build(tmp_path / "it's a #shop?.sqlite", SHOP)
+
+
+def build(path: Path, script: str) -> Path:
+    connection = apsw.Connection(str(path))
+    connection.execute(script)
+    connection.close()
+    return path
+
+
+def rows(path: Path, tables: list[str], sql: str) -> list[tuple[object, ...]]:
+    with Session.open_image(build_view_image(path, tables)) as session:
+        result = session.run(sql)
+        assert result.outcome is Outcome.OK, result.error
+        return list(result.rows)
+
+
+def test_rows_and_rowids_are_the_originals(shop: Path) -> None:
+    assert rows(shop, ["CUSTOMER"], "SELECT * FROM customer") == [(1, "Ann"), (7, "Bob"), (9, "")]
+    assert rows(shop, ["note"], "SELECT oid, body FROM note") == [(5, "five"), (9, "nine")]
+    assert rows(shop, ["area"], "SELECT * FROM area") == [(2, 3, 6, 5)]
+    assert rows(shop, ["product"], "SELECT * FROM product") == [("a", 1.5), ("b", 20.0)]
+    assert rows(shop, ["exact"], "SELECT typeof(n), n FROM exact") == [("integer", 4)]
+
+
+def test_only_the_tables_asked_for_exist(shop: Path) -> None:
+    image = build_view_image(shop, ["order", "note"])
+    listed = rows(shop, ["order", "note"], "SELECT type, name FROM sqlite_master ORDER BY rowid")
+    assert [name for kind, name in listed if kind == "table" and name[:7] != "sqlite_"] == [
+        "order",
+        "note",
+    ]
+    assert not {"customer", "product", "cheap", "sold", "t"} & {name for _, name in listed}
+    for hidden in ("customer", "product", "cheap", "sold"):
+        with Session.open_image(image) as session:
+            assert session.run(f"SELECT count(*) FROM {hidden}").error == f"no such table: {hidden}"
+
+
+def test_views_come_with_the_tables_they_read(shop: Path) -> None:
+    assert rows(shop, ["product"], "SELECT sku FROM cheap") == [("a",)]
+    query = "SELECT id FROM sold ORDER BY id"
+    assert rows(shop, ["product", "order"], query) == [(1,), (3,)]
+
+
+def test_foreign_keys_out_of_the_view_leave_the_ddl_and_nothing_else(shop: Path) -> None:
+    ((sql,),) = rows(shop, ["order"], "SELECT sql FROM sqlite_master WHERE name = 'order'")
+    assert sql == (
+        'CREATE TABLE "order" (\n  id INTEGER PRIMARY KEY AUTOINCREMENT, -- order\'s id\n'
+        '  customer_id INT,\n  sku TEXT /* to "product" */\n  \n)'
+    )
+    whole = rows(shop, ["order", "customer", "product"], "SELECT sql FROM sqlite_master")
+    assert "REFERENCES product (sku)" in str(whole)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a (x INT REFERENCES b ON UPDATE NO ACTION MATCH FULL NOT NULL)", "a (x INT NOT NULL)"),
+        ("a (x INT, FOREIGN KEY (x) REFERENCES b UNIQUE (x))", "a (x INT, UNIQUE (x))"),
+        ("a (x INT, FOREIGN/**/KEY ('x') REFERENCES [b], y)", "a (x INT, y)"),
+        ("a (x DEFAULT 'references b', y) -- references b", None),
+        ("a (xreferences b, y)", None),
+        ("a (x INT REFERENCES a, y REFERENCES kept (z))", None),
+        ("a (x INT REFERENCES `other`(`y z`) NOT DEFERRABLE)", "a (x INT)"),
+        (
+            "a (x INT REFERENCES \"main.kept\", y REFERENCES 'b')",
+            'a (x INT REFERENCES "main.kept", y)',
+        ),
+    ],
+)
+def test_drop_references(before: str, after: str | None) -> None:
+    kept = {"a", "kept"}
+    dropped = drop_references(f"CREATE TABLE {before}", kept)
+    assert dropped == f"CREATE TABLE {before if after is None else after}"
+
+
+def test_a_long_ddl_is_walked_once() -> None:
+    ddl = f"CREATE TABLE a (x INT REFERENCES b, {', '.join(f'c{i} TEXT' for i in range(20_000))})"
+    assert len(drop_references(ddl, {"a"})) == len(ddl) - len(" REFERENCES b")
+
+
+def test_utf16_and_unknown_tables(tmp_path: Path) -> None:
+    path = build(
+        tmp_path / "wide.sqlite",
+        "PRAGMA encoding='UTF-16be'; CREATE TABLE t (s TEXT); INSERT INTO t VALUES ('äö')",
+    )
+    assert rows(path, ["t"], "SELECT s, length(s) FROM t") == [("äö", 2)]
+    with pytest.raises(CorpusError, match="no table 'u'"):
+        build_view_image(path, ["u"])
