@@ -1,0 +1,49 @@
+"""One episode's database: a session on its view, and what the tools know about its schema."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from envbuild.records.schema import Schema
+from envbuild.schema.graph import SchemaGraph
+from envbuild.schema.read import read_schema
+from envbuild.sql.executor import Session
+from envbuild.sql.names import declared_spelling, fold_name
+
+
+class ViewSchema:
+    """What a view holds; read once and shared by every episode on the same view."""
+
+    def __init__(self, schema: Schema, shown: Sequence[str] = ()) -> None:
+        self.schema = schema
+        spelling = declared_spelling((*schema.table_names, *schema.views))
+        in_order = [spelling[name] for name in map(fold_name, shown) if name in spelling]
+        self.tables: tuple[str, ...] = tuple(dict.fromkeys((*in_order, *spelling.values())))
+        """Every table in shown order, then views."""
+        self.spelling = spelling
+        """Folded name -> declared name."""
+
+    @cached_property
+    def graph(self) -> SchemaGraph:
+        """The foreign-key graph."""
+        return SchemaGraph(self.schema)
+
+    def find(self, name: str) -> str | None:
+        """The declared spelling of a table or view, matched as SQLite does; None where none is."""
+        return self.spelling.get(fold_name(name))
+
+
+class EpisodeDatabase:
+    """A session on a view and its schema; closing it closes the session."""
+
+    def __init__(self, session: Session, *, shown: Sequence[str] = ()) -> None:
+        self.session = session
+        self._shown = tuple(shown)
+
+    @cached_property
+    def schema(self) -> ViewSchema:
+        """The view's schema, read at first use."""
+        return ViewSchema(read_schema(self.session.connection), self._shown)
+
+    def close(self) -> None:
+        """Releases the session; a second call does nothing."""
+        self.session.close()

@@ -1,0 +1,85 @@
+"""The words an agent reads: kept in TOML files, replaceable, their digest in every episode."""
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from envbuild.errors import ConfigurationError
+
+
+class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every text of the protocol; `prompts/default.toml` says where each is used."""
+
+    system: str
+    several_calls: str
+    one_call: str
+    user: str
+    evidence: str
+    schema: str
+    result: str
+    numbered_result: str
+    turns_left: str
+    turn_left: str
+    no_call: str
+    unfinished_thinking: str
+    extra_calls: str
+    calls_spent: str
+    errors_spent: str
+    gate: str
+    final: str
+    last_query: str
+    sha256: str = ""
+    """Of the file's bytes."""
+
+
+def load_prompts(path: Path | None = None) -> Prompts:
+    """The prompts of a TOML file; the package's own without one.
+
+    A key that the file lacks is the package's own. Raises ConfigurationError for a file that is
+    missing, no TOML, or has a key that does not exist.
+    """
+    if path is None:
+        return _default_prompts()
+    try:
+        content = Path(path).read_bytes()
+        own = tomllib.loads(content.decode())
+    except OSError as e:
+        raise ConfigurationError(f"cannot read the prompts file {path}: {e.strerror}") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigurationError(f"{path} is not TOML: {e}") from e
+    return _checked(own, sha256=hashlib.sha256(content).hexdigest(), source=str(path))
+
+
+def fill(template: str, **values: object) -> str:
+    """`template` with each `{name}` of `values` replaced; any other brace stays."""
+    return _PLACE.sub(lambda m: str(values[m[1]]) if m[1] in values else m[0], template)
+
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+@cache
+def _default_prompts() -> Prompts:
+    content = files("envbuild.episode").joinpath("prompts/default.toml").read_bytes()
+    texts = tomllib.loads(content.decode())
+    return msgspec.convert({**texts, "sha256": hashlib.sha256(content).hexdigest()}, Prompts)
+
+
+def _checked(own: Mapping[str, object], *, sha256: str, source: str) -> Prompts:
+    known = [name for name in Prompts.__struct_fields__ if name != "sha256"]
+    unknown = sorted(set(own) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"{source} has unknown keys: {', '.join(unknown)}; known: {', '.join(known)}"
+        )
+    merged = {**msgspec.to_builtins(_default_prompts()), **own, "sha256": sha256}
+    try:
+        return msgspec.convert(merged, Prompts)
+    except msgspec.ValidationError as e:
+        raise ConfigurationError(f"{source}: {e}") from e

@@ -1,0 +1,96 @@
+"""One episode over token ids: the ids as sampled are the record, and nothing is rendered again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from envbuild.episode.chat import Tokenizer, cut_at_stop, render_observation
+from envbuild.episode.database import EpisodeDatabase
+from envbuild.episode.running import RunningEpisode
+from envbuild.errors import StateError
+from envbuild.records.episode import EndedBy, Episode, Task, TokenRequest
+
+
+class TokenEpisode(RunningEpisode):
+    """`next_request()` says what to sample, `feed()` takes the ids, until there is no request.
+
+    `response_ids` is everything after the prompt, `response_mask` 1 for sampled ids and 0 for the
+    environment's, `response_logprobs` as long as these, or empty where a turn came without.
+    """
+
+    def __init__(
+        self, task: Task, database: EpisodeDatabase, *, tokenizer: Tokenizer, **options: Any
+    ) -> None:
+        super().__init__(task, database, **options)
+        self.tokenizer = tokenizer
+        self.prompt_ids: tuple[int, ...] = tuple(tokenizer.encode(self.prompt))
+        self.response_ids: list[int] = []
+        self.response_mask: list[int] = []
+        self.response_logprobs: list[float] = []
+        self._has_logprobs = True
+        self._message_end = tuple(tokenizer.encode(self.chat.message_end))
+        encoded = [tuple(tokenizer.encode(stop)) for stop in self.chat.stop]
+        self.stop_ids: tuple[int, ...] = tuple(ids[0] for ids in encoded if len(ids) == 1)
+        """The stop texts that are one token each."""
+
+    def next_request(self) -> TokenRequest | None:
+        """The next completion wanted; None when the episode is over."""
+        if self.over:
+            return None
+        return TokenRequest(
+            context=(*self.prompt_ids, *self.response_ids),
+            max_new_tokens=self._most_tokens(),
+            stop=self.chat.stop,
+            stop_ids=self.stop_ids,
+            kind=self.machine.kind,
+        )
+
+    def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> str:
+        """Takes the sampled ids and returns the observation; empty when the episode is over.
+
+        `ids` may end in a stop token or not; what stands behind one, or past the request's limit,
+        is dropped. Raises StateError after the end, or where logprobs and ids differ in number.
+        """
+        if self.over:
+            raise StateError("the episode is over: reset before another step")
+        if logprobs is not None and len(logprobs) != len(ids):
+            raise StateError(f"{len(logprobs)} log-probabilities for {len(ids)} tokens")
+        sampled = list(ids[: self._most_tokens()])
+        stop = next((at for at, token in enumerate(sampled) if token in self.stop_ids), None)
+        sampled = sampled if stop is None else sampled[: stop + 1]
+        truncated = stop is None and len(sampled) == self._most_tokens()
+        self._append(sampled, mask=1, logprobs=logprobs and logprobs[: len(sampled)])
+        spoken = sampled if stop is None else sampled[:-1]
+        text, _ = cut_at_stop(self.chat, self.tokenizer.decode(spoken))
+        observation = self.machine.take(text, tokens=len(sampled), truncated=truncated)
+        if self.over:
+            return ""
+        closed = tuple(sampled[-len(self._message_end) :]) == self._message_end
+        shown = render_observation(self.chat, observation)
+        added = self.tokenizer.encode(shown if closed else self.chat.message_end + shown)
+        if len(self.response_ids) + len(added) >= self.settings.episode_tokens:
+            self.machine.stop(EndedBy.TOKEN_BUDGET)
+            return ""
+        self._append(added, mask=0, logprobs=[0.0] * len(added))
+        return observation
+
+    def record(self) -> Episode:
+        """The finished episode with its ids. Raises StateError before its end."""
+        return msgspec.structs.replace(
+            super().record(),
+            prompt_ids=self.prompt_ids,
+            response_ids=tuple(self.response_ids),
+            response_mask=tuple(self.response_mask),
+            response_logprobs=tuple(self.response_logprobs) if self._has_logprobs else (),
+        )
+
+    def _most_tokens(self) -> int:
+        left = self.settings.episode_tokens - len(self.response_ids)
+        return min(self.machine.turn_tokens, left)
+
+    def _append(self, ids: Sequence[int], *, mask: int, logprobs: Sequence[float] | None) -> None:
+        self.response_ids += ids
+        self.response_mask += [mask] * len(ids)
+        self.response_logprobs += [0.0] * len(ids) if logprobs is None else logprobs
+        self._has_logprobs = self._has_logprobs and logprobs is not None
