@@ -44,7 +44,7 @@ def is_cte_with_columns(code: list[Lexeme], place: int) -> bool:
         text = code[here].text
         depth += (text == "(") - (text == ")")
         if depth == 0:
-            return _opens_body(code, here + 1)
+            return opens_body(code, here + 1)
     return False
 
 
@@ -70,12 +70,12 @@ def _defined_names(code: list[Lexeme]) -> Iterator[str]:
     """Names the query itself defines: aliases, CTEs, their columns, windows; folded."""
     types = type_places(code)
     for place, lexeme in enumerate(code):
-        if lexeme.text == ")" and code[place + 1 : place + 2] and _opens_body(code, place + 1):
+        if lexeme.text == ")" and code[place + 1 : place + 2] and opens_body(code, place + 1):
             yield from _bracketed_names(code, place)
         elif (
             _can_name(code, place)
             and place not in types
-            and (_is_alias(code, place) or _opens_body(code, place + 1))
+            and (_is_alias(code, place) or opens_body(code, place + 1))
         ):
             yield fold_name(unquote(lexeme.text))
 
@@ -87,7 +87,7 @@ def _can_name(code: list[Lexeme], place: int) -> bool:
     return kind is Kind.QUOTED or kind is Kind.STRING
 
 
-def _opens_body(code: list[Lexeme], place: int) -> bool:
+def opens_body(code: list[Lexeme], place: int) -> bool:
     """`AS (`, `AS MATERIALIZED (` or `AS NOT MATERIALIZED (` starts at `place`: a CTE or window."""
     words = [lexeme.text.lower() for lexeme in code[place : place + 3]]
     return words[:2] == ["as", "("] or (words[:1] == ["as"] and "materialized" in words[1:])
