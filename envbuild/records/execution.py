@@ -30,17 +30,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one run may use; VM steps decide first, so that every machine gives the same verdict."""
 
     vm_steps: int = 200_000_000
-    """SQLite virtual-machine instructions (checked every 10,000)."""
+    """SQLite virtual-machine instructions, counted in thousands; decides before the clock does."""
     seconds: float = 30.0
     """Wall clock."""
     rows: int = 100_000
     """Rows fetched."""
     result_bytes: int = 64 * 1024 * 1024
-    """Bytes of text and blobs fetched, plus 8 a number."""
+    """Bytes of the rows as MessagePack, the form in which gold results are kept."""
     value_bytes: int = 1_000_000
     """Longest single string or blob that SQLite may form."""
     sql_bytes: int = 100_000
     """Longest SQL text, in UTF-8 bytes."""
+    temporary_bytes: int = 256 * 1024 * 1024
+    """Temporary files that sorting and grouping may fill, and memory that values may."""
 
 
 class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,8 @@ class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence without any path; empty when ok."""
     lossy: bool = False
     """True where undecodable text is shown with U+FFFD."""
+    parsed: bool = True
+    """False where SQLite could not read the text as one statement: a syntax error, or invalid."""
 
     @property
     def ok(self) -> bool:

@@ -1,82 +1,122 @@
 """The one executor: gold, predicted and tool SQL all run here (CONTRACT 7).
 
 Read-only for real: an allow-list authorizer, no second statement, VM steps before the wall clock.
+Nearly every statement runs in this process, with values of up to 4 KiB, where each function call
+ends within milliseconds. One that meets longer values is run again with all that its limits allow:
+here, watched more closely, or, where it calls functions whose single call no handler can stop
+(`instr`, LIKE, `replace`, … over a megabyte), in a process that can be killed (`sql.worker`).
+Both give what the second way alone would give.
 """
 
+import os
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import apsw
+import msgspec
 
+from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, Outcome, QueryResult
+from envbuild.sql.authorizer import Authorizer
 from envbuild.sql.connect import open_image, open_read_only
+from envbuild.sql.lossy import lossy_rows, text_as_blobs
+from envbuild.sql.names import fold_name
+from envbuild.sql.run import Mode, NotHere, Run
+from envbuild.sql.tokens import iter_code
+from envbuild.sql.worker import WorkerSession
 
 DEFAULT_LIMITS = Limits()
-STEPS_A_CHECK = 10_000
-"""VM instructions between two looks at the limits."""
-_ALLOWED = frozenset(
-    (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE)
-)
-_FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer"))
-
-
-def authorize_reading(
-    action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
-) -> int:
-    """SQLite's authorizer callback: reading the main database, and nothing else."""
-    if action not in _ALLOWED or (
-        action == apsw.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN_FUNCTIONS
-    ):
-        return apsw.SQLITE_DENY
-    return apsw.SQLITE_OK
+_CONNECTION_LIMITS = {
+    apsw.SQLITE_LIMIT_ATTACHED: 0,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+    apsw.SQLITE_LIMIT_VDBE_OP: 1_000_000,
+    apsw.SQLITE_LIMIT_FUNCTION_ARG: 127,
+    apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+"""Fixed limits of every session; those on depth and on compound SELECTs are SQLite's own."""
+_left_to_the_parent: list[apsw.Connection] = []
+"""Connections inherited by a fork: closing them here could wait for a lock held over there."""
 
 
 class Session:
-    """One database, opened once for reading, on which statement after statement may run."""
+    """One database, opened once for reading, on which statement after statement may run.
 
-    def __init__(self, connection: apsw.Connection, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.connection = connection
+    Usable from any thread (one run at a time), in a forked child, and after pickling: it then
+    opens its file or image again. Nothing of a run stays behind, whatever its outcome.
+    """
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        origin: Path | bytes | None = None,
+        isolated: bool = False,
+    ) -> None:
+        """Over a connection that the session closes.
+
+        `origin`: the file or image that it came from. Without one (a connection with conditions
+        of its own, or one that is written to) everything runs in this process.
+        `isolated`: run everything in a killable process, at about 0.1 ms a run.
+        """
         self.limits = limits
+        self.isolated = isolated
+        self._origin = origin
+        self._connection = connection
+        self._own_tables: frozenset[str] = frozenset()
+        self._begin()
 
     @classmethod
-    def open_file(cls, path: Path, *, limits: Limits = DEFAULT_LIMITS) -> "Session":
-        """A session over a SQLite file, which is never written."""
-        return cls(open_read_only(path), limits=limits)
+    def open_file(
+        cls, path: Path, *, limits: Limits = DEFAULT_LIMITS, isolated: bool = False
+    ) -> "Session":
+        """A session over a SQLite file, which is never written.
+
+        Raises CorpusError (`database_unreadable`) where there is none, or it is no database.
+        """
+        path = Path(path).absolute()
+        return cls(_open(path), limits=limits, origin=path, isolated=isolated)
 
     @classmethod
-    def open_image(cls, image: bytes, *, limits: Limits = DEFAULT_LIMITS) -> "Session":
+    def open_image(
+        cls, image: bytes, *, limits: Limits = DEFAULT_LIMITS, isolated: bool = False
+    ) -> "Session":
         """A session over a serialized database, private to it."""
-        return cls(open_image(image), limits=limits)
+        return cls(_open(image), limits=limits, origin=image, isolated=isolated)
 
-    def run(self, sql: str, *, limits: Limits | None = None) -> QueryResult:
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection of this process; free of handlers and authorizer between runs."""
+        if os.getpid() != self._pid:
+            self._reopen()
+        return self._connection
+
+    def run(self, sql: str, limits: Limits | None = None) -> QueryResult:
         """What the statement came to; never raises for what the SQL does.
 
         `limits` replaces the session's own for this run.
         """
         limits = limits or self.limits
         if refusal := _refuse_text(sql, limits):
-            return QueryResult(outcome=Outcome.INVALID, error=refusal)
-        run = _Run(limits)
-        connection = self.connection
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.value_bytes)
-        connection.limit(apsw.SQLITE_LIMIT_SQL_LENGTH, limits.sql_bytes)
-        connection.authorizer = authorize_reading
-        connection.set_progress_handler(run.spent, STEPS_A_CHECK)
-        cursor = connection.cursor()
-        cursor.exec_trace = run.one_statement
-        try:
-            return run.fetch(cursor, sql)
-        except apsw.Error as e:
-            return run.failed(e)
-        except RecursionError:
-            return QueryResult(outcome=Outcome.ERROR, error="the statement is nested too deeply")
-        finally:
-            connection.set_progress_handler(None)
-            cursor.close(True)
+            return QueryResult(outcome=Outcome.INVALID, error=refusal, parsed=False)
+        with self._lock:
+            if self._origin is not None:
+                return self._run_anywhere(sql, limits)
+            before = {key: self.connection.limit(key, v) for key, v in _CONNECTION_LIMITS.items()}
+            try:
+                return self._run_anywhere(sql, limits)
+            finally:
+                for key, value in before.items():
+                    self._connection.limit(key, value)
 
     def close(self) -> None:
-        """Releases the descriptor; a second call does nothing."""
-        self.connection.close()
+        """Releases the descriptor, and the worker where nobody else uses it; idempotent."""
+        if self._worker is not None:
+            self._worker.close()
+        if os.getpid() == self._pid:
+            self._connection.close()
 
     def __enter__(self) -> "Session":
         return self
@@ -84,62 +124,140 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        origin = self._origin
+        if origin is None:
+            origin = self.connection.serialize("main")
+        return {"origin": origin, "limits": self.limits, "isolated": self.isolated}
 
-class _Run:
-    """One statement's use of its limits."""
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(_open(state["origin"]), **state)  # type: ignore[misc]  # a new one, opened here
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.checks_left = max(1, limits.vm_steps // STEPS_A_CHECK)
-        self.deadline = time.monotonic() + limits.seconds
-        self.statements = 0
-        self.out_of_time = False
+    def _run_anywhere(self, sql: str, limits: Limits) -> QueryResult:
+        """In the first mode that can take the statement; its clock runs through all of them."""
+        deadline = time.monotonic() + limits.seconds
+        mode = Mode.ISOLATED if self.isolated else Mode.QUICK
+        while True:
+            if mode is Mode.ISOLATED and self._worker is not None:
+                return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
+            try:
+                return self.run_here(sql, limits, mode=mode, deadline=deadline)
+            except NotHere as e:
+                mode = e.mode
 
-    def spent(self) -> bool:
-        """SQLite's progress callback: True interrupts the statement."""
-        self.checks_left -= 1
-        self.out_of_time = self.checks_left <= 0 or time.monotonic() > self.deadline
-        return self.out_of_time
+    def run_here(self, sql: str, limits: Limits, *, mode: Mode, deadline: float) -> QueryResult:
+        """The run in this process. Raises NotHere where the statement needs another mode."""
+        connection = self.connection
 
-    def one_statement(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
-        """APSW's trace callback before each statement: False refuses a second one."""
-        self.statements += 1
-        return self.statements == 1
+        def once(text: str) -> QueryResult:
+            authorizer = Authorizer(self._own_tables)
+            run = Run(connection, limits, mode=mode, authorizer=authorizer, deadline=deadline)
+            result = run.result(text)
+            if result.outcome is Outcome.DENIED and authorizer.revealing:
+                tables = _table_names(connection)
+                if authorizer.revealing in tables and authorizer.revealing not in self._own_tables:
+                    self._own_tables = tables  # a table of the database's own, whatever its name
+                    return once(text)
+            return result
 
-    def fetch(self, cursor: apsw.Cursor, sql: str) -> QueryResult:
-        rows: list[tuple[object, ...]] = []
-        size = 0
-        outcome = Outcome.OK
-        columns: tuple[str, ...] = ()
-        for row in cursor.execute(sql, can_cache=False):
-            if not rows:
-                columns = tuple(column[0] for column in cursor.get_description())
-            size += sum(len(v) if isinstance(v, str | bytes) else 8 for v in row)
-            if len(rows) >= self.limits.rows or size > self.limits.result_bytes:
-                outcome = Outcome.TRUNCATED
-                break
-            rows.append(row)
-        if not self.statements:
-            return QueryResult(outcome=Outcome.INVALID, error="there is no statement")
-        return QueryResult(outcome=outcome, columns=columns, rows=tuple(rows))  # type: ignore[arg-type]
+        try:
+            result = once(sql)
+        except UnicodeDecodeError:
+            columns = _column_names(connection, sql)
+            wrapped = once(text_as_blobs(sql, len(columns)))
+            return lossy_rows(wrapped, columns, encoding=_encoding(connection))
+        if result.error and isinstance(self._origin, Path):
+            return _without_path(result, self._origin)
+        return result
 
-    def failed(self, error: apsw.Error) -> QueryResult:
-        if self.statements > 1:
-            return QueryResult(outcome=Outcome.INVALID, error="more than one statement")
-        if self.out_of_time and isinstance(error, apsw.InterruptError):
-            return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of its budget")
-        if isinstance(error, apsw.AuthError):
-            return QueryResult(outcome=Outcome.DENIED, error="only reading is allowed")
-        return QueryResult(outcome=Outcome.ERROR, error=str(error))
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._worker = WorkerSession(self._origin) if self._origin is not None else None
+        if self._origin is not None:
+            for key, value in _CONNECTION_LIMITS.items():
+                self._connection.limit(key, value)
+
+    def _reopen(self) -> None:
+        """In a forked child: the inherited connection is the parent's."""
+        if self._origin is not None:
+            _left_to_the_parent.append(self._connection)
+            self._connection = _open(self._origin)
+        self._begin()
+
+
+def _open(origin: Path | bytes) -> apsw.Connection:
+    if isinstance(origin, bytes):
+        return open_image(origin)
+    try:
+        connection = open_read_only(origin)
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1", can_cache=False).fetchall()
+    except apsw.Error as e:
+        reason = str(e).replace(str(origin), origin.name)
+        raise CorpusError("database_unreadable", f"{origin.name}: {reason}") from e
+    return connection
+
+
+def _table_names(connection: apsw.Connection) -> frozenset[str]:
+    names = connection.execute("SELECT name FROM main.sqlite_schema", can_cache=False)
+    return frozenset(fold_name(str(name)) for (name,) in names)
+
+
+def _column_names(connection: apsw.Connection, sql: str) -> tuple[str, ...]:
+    """The columns of a statement that has just run; preparing it is enough."""
+    found: list[tuple[str, ...]] = []
+
+    def note(cursor: apsw.Cursor, _sql: str, _bindings: object) -> bool:
+        found.append(tuple(column[0] for column in cursor.get_description()))
+        return False
+
+    cursor = connection.cursor()
+    cursor.exec_trace = note
+    try:
+        cursor.execute(sql, can_cache=False)
+    except apsw.ExecTraceAbort:
+        pass
+    finally:
+        cursor.close(True)
+    return next((columns for columns in found if columns), ())
+
+
+def _encoding(connection: apsw.Connection) -> str:
+    """The codec of text cells taken as blobs."""
+    ((encoding,),) = connection.execute("PRAGMA encoding", can_cache=False).fetchall()
+    return str(encoding).replace("UTF-16le", "UTF-16-LE").replace("UTF-16be", "UTF-16-BE")
+
+
+def _without_path(result: QueryResult, path: Path) -> QueryResult:
+    if str(path) not in result.error:
+        return result
+    return msgspec.structs.replace(result, error=result.error.replace(str(path), "the database"))
 
 
 def _refuse_text(sql: object, limits: Limits) -> str:
+    """Why this is not the text of one statement; empty where it may be."""
     if not isinstance(sql, str):
         return "the SQL is not text"
     if "\0" in sql:
         return "the SQL holds a NUL character"
-    try:
-        size = len(sql.encode())
-    except UnicodeEncodeError:
-        return "the SQL holds a lone surrogate"
-    return f"the SQL is longer than {limits.sql_bytes} bytes" if size > limits.sql_bytes else ""
+    if not sql.isascii() or len(sql) > limits.sql_bytes:
+        try:
+            size = len(sql.encode())
+        except UnicodeEncodeError:
+            return "the SQL holds a lone surrogate"
+        if size > limits.sql_bytes:
+            return f"the SQL is longer than {limits.sql_bytes} bytes"
+    if ";" in sql[:-1] and _statements(sql) > 1:
+        return "more than one statement"
+    return ""
+
+
+def _statements(sql: str) -> int:
+    """Statements between semicolons; found before anything runs."""
+    count, inside = 0, False
+    for token in iter_code(sql):
+        if token.end - token.start == 1 and sql[token.start] == ";":
+            inside = False
+        elif not inside:
+            count, inside = count + 1, True
+    return count

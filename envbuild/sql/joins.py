@@ -15,7 +15,8 @@ from sqlglot.dialects.sqlite import SQLite
 from sqlglot.errors import SqlglotError
 
 from envbuild.records.schema import Schema
-from envbuild.sql.sources import Key, Origin, SchemaColumns, Scope, same_name
+from envbuild.sql.names import fold_name
+from envbuild.sql.sources import Key, Origin, SchemaColumns, Scope
 
 _SQLITE = SQLite()
 
@@ -64,12 +65,12 @@ def _key_edges(schema: Schema, equalities: set[tuple[Origin, Origin]]) -> Iterat
     for (child, parent), pairs in stated.items():
         for key in schema.foreign_keys:
             if (
-                same_name(key.child) == child.table
-                and same_name(key.parent) == parent.table
+                fold_name(key.child) == child.table
+                and fold_name(key.parent) == parent.table
                 and pairs.issuperset(
                     zip(
-                        map(same_name, key.child_columns),
-                        map(same_name, key.parent_columns),
+                        map(fold_name, key.child_columns),
+                        map(fold_name, key.parent_columns),
                         strict=True,
                     )
                 )

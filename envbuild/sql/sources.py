@@ -10,14 +10,9 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from envbuild.records.schema import Schema
+from envbuild.sql.names import fold_name
 
 _ROWID = frozenset(("rowid", "oid", "_rowid_"))
-_FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def same_name(name: str) -> str:
-    """`name` as SQLite compares it: ASCII letters in lower case, all else untouched."""
-    return name.translate(_FOLD)
 
 
 class Key(NamedTuple):
@@ -48,11 +43,11 @@ class SchemaColumns:
         self.traced: dict[int, Outputs] = {}
         """Results of `_query_outputs` by query node: a CTE may be used many times."""
         self.columns = {
-            same_name(table.name): [same_name(column.name) for column in table.columns]
+            fold_name(table.name): [fold_name(column.name) for column in table.columns]
             for table in schema.tables
         }
         self.integer_keys = {
-            same_name(table.name): same_name(table.primary_key[0])
+            fold_name(table.name): fold_name(table.primary_key[0])
             for table in schema.tables
             if len(table.primary_key) == 1 and not table.without_rowid
         }
@@ -100,7 +95,7 @@ class Scope:
                 yield from self._conditions(condition)
             if join.args.get("using"):
                 for name in join.args["using"]:
-                    yield from self._shared(same_name(name.name), first)
+                    yield from self._shared(fold_name(name.name), first)
             elif join.args.get("method") == "NATURAL":
                 for name in self.sources[first].outputs:
                     yield from self._shared(name, first)
@@ -112,11 +107,11 @@ class Scope:
         found: Outputs = {}
         for column in self.select.expressions:
             if column.is_star:
-                only = same_name(column.table) if isinstance(column, exp.Column) else ""
+                only = fold_name(column.table) if isinstance(column, exp.Column) else ""
                 for source in self.sources:
                     if only in ("", source.alias):
                         found |= {n: o for n, o in source.outputs.items() if n not in found}
-            elif name := same_name(column.alias_or_name):
+            elif name := fold_name(column.alias_or_name):
                 found[name] = self._origin(column.unalias())
         return found
 
@@ -129,7 +124,7 @@ class Scope:
         ):
             self._add_joins(node)
             node = node.this
-        number, alias = len(self.sources), same_name(node.alias_or_name)
+        number, alias = len(self.sources), fold_name(node.alias_or_name)
         if isinstance(node, exp.Table):
             if isinstance(node.this, exp.Func):
                 return  # a table-valued function: rows of one row, nothing to join along
@@ -150,7 +145,7 @@ class Scope:
                 self.joins.append((join, first))
 
     def _table(self, node: exp.Table, number: int, alias: str) -> Source:
-        name = same_name(node.name)
+        name = fold_name(node.name)
         if not node.db and (cte := _cte_of(node, name)) is not None:
             outputs = _renamed(_query_outputs(cte.this, self.columns), cte)
             return Source(number, alias, _nested(outputs, number))
@@ -188,7 +183,7 @@ class Scope:
         node = node.unnest()
         if not isinstance(node, exp.Column) or node.is_star:
             return None
-        name, alias = same_name(node.name), same_name(node.table)
+        name, alias = fold_name(node.name), fold_name(node.table)
         for source in self.sources:
             if alias and alias != source.alias:
                 continue
@@ -239,7 +234,7 @@ def _nested(outputs: Outputs, number: int) -> Outputs:
 def _renamed(outputs: Outputs, cte: exp.CTE) -> Outputs:
     """The columns under the names of `WITH t(a, b)`, where it gives any."""
     alias = cte.args.get("alias")
-    names = [same_name(name.name) for name in (alias.args.get("columns") or ())] if alias else []
+    names = [fold_name(name.name) for name in (alias.args.get("columns") or ())] if alias else []
     return dict(zip(names, outputs.values(), strict=False)) if names else outputs
 
 
@@ -251,12 +246,12 @@ def _cte_of(node: exp.Expr, name: str) -> exp.CTE | None:
     inside: exp.Expr = node
     around = node.parent
     while around is not None:
-        if isinstance(around, exp.CTE) and same_name(around.alias) == name:
+        if isinstance(around, exp.CTE) and fold_name(around.alias) == name:
             return None
         clause = around.args.get("with_")
         if clause is not None and clause is not inside:
             for cte in clause.expressions:
-                if same_name(cte.alias) == name:
+                if fold_name(cte.alias) == name:
                     return cte  # type: ignore[no-any-return]  # sqlglot's expressions are Any
         inside, around = around, around.parent
     return None

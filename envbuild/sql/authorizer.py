@@ -1,0 +1,98 @@
+"""What a statement may do: read the main database with functions that are known to be harmless.
+
+An allow-list. Whatever is not on it is refused when the statement is prepared, so before any of
+it runs: writing, ATTACH, PRAGMA in every form (as a table function too), transactions, temporary
+objects, and functions that reach outside the database.
+"""
+
+from collections.abc import Container
+
+import apsw
+
+from envbuild.sql.names import fold_name
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ACTIONS = frozenset(
+    (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE)
+)
+FUNCTIONS = _names(
+    """
+    -> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling changes char coalesce
+    concat concat_ws cos cosh count cume_dist current_date current_time current_timestamp date
+    datetime degrees dense_rank exp first_value floor format glob group_concat hex if ifnull iif
+    instr json json_array json_array_insert json_array_length json_error_position json_extract
+    json_group_array json_group_object json_insert json_object json_patch json_pretty json_quote
+    json_remove json_replace json_set json_type json_valid jsonb jsonb_array jsonb_array_insert
+    jsonb_extract jsonb_group_array jsonb_group_object jsonb_insert jsonb_object jsonb_patch
+    jsonb_remove jsonb_replace jsonb_set julianday lag last_insert_rowid last_value lead length
+    like likelihood likely ln log log10 log2 lower ltrim max median min mod nth_value ntile
+    nullif octet_length percent_rank percentile percentile_cont percentile_disc pi pow power
+    printf quote radians random randomblob rank replace round row_number rtrim sign sin sinh
+    sqlite_compileoption_get sqlite_compileoption_used sqlite_source_id sqlite_version sqrt
+    strftime string_agg substr substring subtype sum tan tanh time timediff total total_changes
+    trim trunc typeof unhex unicode unistr unistr_quote unixepoch unlikely upper zeroblob bm25
+    highlight snippet offsets matchinfo match geopoly_area geopoly_bbox geopoly_blob
+    geopoly_contains_point geopoly_group_bbox geopoly_json geopoly_overlap geopoly_regular
+    geopoly_svg geopoly_within geopoly_xform geopoly_ccw
+    """
+)
+"""SQLite's own functions, less those that load code, run SQL, write, or reveal pages."""
+BUILT_IN_TABLES = _names(
+    """
+    dbstat sqlite_dbpage sqlite_stmt sqlite_memstmt bytecode tables_used carray completion
+    fts3tokenize
+    """
+)
+"""Virtual tables that exist in every database and show more than its rows."""
+
+SLOW_FUNCTIONS = _names(
+    "glob instr like ltrim replace rtrim trim offsets matchinfo snippet highlight"
+)
+"""Functions whose one call may take the product of its arguments' lengths."""
+UNSTOPPABLE_FUNCTIONS = _names("median percentile percentile_cont percentile_disc unhex")
+"""Functions of which one call may last for seconds within any useful limit on values."""
+
+
+class Authorizer:
+    """SQLite's authorizer callback for one statement; remembers what it saw."""
+
+    def __init__(self, own_tables: Container[str]) -> None:
+        self.own_tables = own_tables
+        """Folded names of the database's real tables, which may be called `dbstat`."""
+        self.slow = False
+        self.unstoppable = False
+        self.denied = False
+        self.revealing = ""
+        """The built-in table that was refused, unless the database has one of its own."""
+
+    def __call__(
+        self, action: int, first: str | None, second: str | None, database: str | None, view: object
+    ) -> int:
+        if action == apsw.SQLITE_READ:
+            table = fold_name(first or "")
+            if self._reveals(table):
+                self.revealing = table
+                return self._deny()
+        elif action == apsw.SQLITE_FUNCTION:
+            name = fold_name(second or "")
+            if name not in FUNCTIONS:
+                return self._deny()
+            if name in SLOW_FUNCTIONS or name.startswith("json"):
+                self.slow = True
+            elif name in UNSTOPPABLE_FUNCTIONS:
+                self.unstoppable = True
+        elif action not in ACTIONS:
+            return self._deny()
+        return apsw.SQLITE_OK
+
+    def _reveals(self, table: str) -> bool:
+        built_in = table in BUILT_IN_TABLES or table.startswith("pragma_")
+        return built_in and table not in self.own_tables
+
+    def _deny(self) -> int:
+        self.denied = True
+        return apsw.SQLITE_DENY

@@ -1,0 +1,214 @@
+"""One statement on one connection, within limits: what it came to, and why it stopped.
+
+`sql.executor` decides where a statement runs and with which strictness; this is the run itself.
+"""
+
+import time
+from enum import Enum
+from itertools import islice
+
+import apsw
+import msgspec
+
+from envbuild.records.execution import Limits, Outcome, QueryResult, Row
+from envbuild.sql.authorizer import Authorizer
+from envbuild.sql.syntax import is_syntax_error
+from envbuild.sql.temporary import held_temporary_bytes
+
+SHORT_VALUE = 4096
+"""Bytes a value may have in the quick mode; every function call then ends within milliseconds."""
+CHUNK_CELLS = 16_384
+"""Cells fetched between two looks at the size: at most 64 MB of short values."""
+_LAZY_STEPS, _WATCHFUL_STEPS = 10_000, 1_000
+"""VM instructions between two looks at the limits. Measured on a long scan: 0 to 2 % and 8 %."""
+_CAREFUL_STEPS = 250
+"""The same where values may be long: an instruction may then move a megabyte."""
+_PREPARE_CHECKS = 1_000
+_SECONDS_A_SCAN = 0.1
+"""Time between two looks at the temporary files: half a millisecond each."""
+_encode = msgspec.msgpack.Encoder().encode
+
+
+_RUNNING: set["Run"] = set()
+"""Runs of this process that are under way, in whatever thread."""
+
+
+class Mode(Enum):
+    """How a statement runs."""
+
+    QUICK = "quick"
+    """Values up to 4 KiB; longer ones, and functions that cannot be stopped, end the run."""
+    CAREFUL = "careful"
+    """Values of any allowed length, watched closely; no slow functions on them."""
+    ISOLATED = "isolated"
+    """As careful, and slow functions too: a process of its own runs it, and may be killed."""
+
+
+class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs into another mode
+    """The statement needs another mode; nothing has been decided about it."""
+
+    def __init__(self, mode: Mode) -> None:
+        self.mode = mode
+
+
+class Run:
+    """One statement's use of its limits, on a connection that nobody else uses meanwhile."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        limits: Limits,
+        *,
+        mode: Mode,
+        authorizer: Authorizer,
+        deadline: float,
+    ) -> None:
+        self.connection = connection
+        self.limits = limits
+        self.mode = mode
+        self.authorizer = authorizer
+        self.deadline = deadline
+        """`time.monotonic()` at which the wall clock is spent."""
+        self.steps_a_check = _LAZY_STEPS if mode is Mode.QUICK else _CAREFUL_STEPS
+        self.steps_left = _PREPARE_CHECKS * self.steps_a_check
+        self.statements = 0
+        self.columns: tuple[str, ...] = ()
+        self.spent = ""
+        self.memory_before = apsw.memory_used()
+        self.next_scan = deadline - limits.seconds + _SECONDS_A_SCAN
+
+    def result(self, sql: str) -> QueryResult:
+        """What the statement came to. Raises NotHere, and UnicodeDecodeError for undecodable text.
+
+        The connection is left as it was found: no handler, authorizer or limit stays behind.
+        """
+        connection, limits = self.connection, self.limits
+        before = connection.authorizer
+        longest = SHORT_VALUE if self.mode is Mode.QUICK else limits.value_bytes
+        length = connection.limit(apsw.SQLITE_LIMIT_LENGTH, min(longest, limits.value_bytes))
+        connection.authorizer = self.authorizer
+        connection.set_progress_handler(self._look, self.steps_a_check)
+        connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
+        cursor = connection.cursor()
+        cursor.exec_trace = self._starts
+        _RUNNING.add(self)
+        try:
+            found = self._fetch(cursor, sql)
+            cursor.close(True)
+            return self._spilled() or found
+        except apsw.Error as e:
+            return self._failed(e)
+        except MemoryError:
+            return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
+        except RecursionError:
+            return QueryResult(outcome=Outcome.ERROR, error="the statement is nested too deeply")
+        finally:
+            _RUNNING.discard(self)
+            cursor.close(True)
+            connection.set_progress_handler(None)
+            connection.authorizer = before
+            connection.limit(apsw.SQLITE_LIMIT_LENGTH, length)
+
+    def _starts(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        """APSW's callback between preparing a statement and running it: False gives it up."""
+        if not cursor.has_vdbe:
+            return True  # a comment or a stray semicolon
+        self.statements += 1
+        description = cursor.get_description()
+        if self.statements > 1 or not description or not cursor.is_readonly:
+            return False
+        unstoppable = self.authorizer.unstoppable or (
+            self.authorizer.slow and self.mode is Mode.CAREFUL
+        )
+        if unstoppable and self.mode is not Mode.ISOLATED:
+            raise NotHere(Mode.ISOLATED)
+        self.columns = tuple([column[0] for column in description])
+        if self.authorizer.slow and self.mode is Mode.QUICK:
+            self.steps_a_check = _WATCHFUL_STEPS
+            self.connection.set_progress_handler(self._look, _WATCHFUL_STEPS)
+        self.steps_left = max(self.limits.vm_steps, self.steps_a_check)
+        return True
+
+    def _look(self) -> bool:
+        """SQLite's callback every `steps_a_check` instructions: True interrupts."""
+        self.steps_left -= self.steps_a_check
+        now = time.monotonic()
+        if self.steps_left <= 0:
+            self.spent = "the query ran out of its step budget"
+        elif now > self.deadline:
+            self.spent = "the query ran out of time"
+        elif self.mode is not Mode.QUICK and self._share(apsw.memory_used() - self.memory_before):
+            self.spent = "the query ran out of memory"
+        elif now > self.next_scan:
+            self.next_scan = now + _SECONDS_A_SCAN
+            if self._share(held_temporary_bytes()):
+                self.spent = "the query ran out of temporary space"
+        return bool(self.spent)
+
+    def _share(self, used: int) -> bool:
+        """Is this more than the running statements may use together? The counts know no owner."""
+        return used > self.limits.temporary_bytes * max(1, len(_RUNNING))
+
+    def _spilled(self) -> QueryResult | None:
+        """SQLite's own count of what was spilled, the same on every machine; kept at the end."""
+        used = self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL)[0]
+        if used <= self.limits.temporary_bytes:
+            return None
+        return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of temporary space")
+
+    def _fetch(self, cursor: apsw.Cursor, sql: str) -> QueryResult:
+        limits = self.limits
+        rows: list[Row] = []
+        left = limits.result_bytes
+        source = iter(cursor.execute(sql, can_cache=False))
+        if self.statements != 1:
+            return QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
+        chunk = 1 if self.mode is not Mode.QUICK else max(1, CHUNK_CELLS // len(self.columns))
+        free = left // ((SHORT_VALUE + 8) * len(self.columns)) if self.mode is Mode.QUICK else 0
+        while True:
+            wanted = min(chunk, limits.rows + 1 - len(rows))
+            found: list[Row] = list(islice(source, wanted))
+            rows += found
+            if len(rows) > free:  # so many rows could, at their longest, be too many bytes
+                size = len(_encode(found if free < 0 else rows))
+                free = -1
+                left -= size
+                if left < 0:
+                    kept = _rows_within(rows, limits.result_bytes)
+                    return self._done(Outcome.TRUNCATED, rows[: min(kept, limits.rows)])
+            if len(rows) > limits.rows:
+                return self._done(Outcome.TRUNCATED, rows[: limits.rows])
+            if len(found) < wanted:
+                return self._done(Outcome.OK, rows)
+
+    def _done(self, outcome: Outcome, rows: list[Row]) -> QueryResult:
+        error = "" if outcome is Outcome.OK else "the result has more than the rows that are shown"
+        return QueryResult(outcome=outcome, columns=self.columns, rows=tuple(rows), error=error)
+
+    def _failed(self, error: apsw.Error) -> QueryResult:
+        if self.spent and isinstance(error, apsw.InterruptError):
+            return QueryResult(outcome=Outcome.TIMEOUT, error=self.spent)
+        if self.statements > 1:
+            return QueryResult(
+                outcome=Outcome.INVALID, error="more than one statement", parsed=False
+            )
+        if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
+            return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
+        if isinstance(error, apsw.TooBigError) and self.mode is Mode.QUICK:
+            slow = self.authorizer.slow or self.authorizer.unstoppable
+            raise NotHere(Mode.ISOLATED if slow else Mode.CAREFUL) from None
+        if isinstance(error, apsw.NoMemError):
+            return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
+        message = str(error)
+        return QueryResult(
+            outcome=Outcome.ERROR, error=message, parsed=not is_syntax_error(message)
+        )
+
+
+def _rows_within(rows: list[Row], size: int) -> int:
+    """How many of the first rows fit into `size` bytes, row by row."""
+    for count, row in enumerate(rows):
+        size -= len(_encode(row))
+        if size < 0:
+            return count
+    return len(rows)
