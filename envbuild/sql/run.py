@@ -173,9 +173,10 @@ class Run:
                 size = len(_encode(found if free < 0 else rows))
                 free = -1
                 left -= size
-                if left < 0:
-                    kept = _rows_within(rows, limits.result_bytes)
-                    return self._done(Outcome.TRUNCATED, rows[: min(kept, limits.rows)])
+                if left < 0:  # the count of a chunk adds a few bytes of its own
+                    kept, left = _rows_within(rows, limits.result_bytes)
+                    if kept < len(rows):
+                        return self._done(Outcome.TRUNCATED, rows[: min(kept, limits.rows)])
             if len(rows) > limits.rows:
                 return self._done(Outcome.TRUNCATED, rows[: limits.rows])
             if len(found) < wanted:
@@ -205,10 +206,11 @@ class Run:
         )
 
 
-def _rows_within(rows: list[Row], size: int) -> int:
-    """How many of the first rows fit into `size` bytes, row by row."""
+def _rows_within(rows: list[Row], size: int) -> tuple[int, int]:
+    """How many of the first rows fit into `size` bytes, row by row, and how many bytes are left."""
     for count, row in enumerate(rows):
-        size -= len(_encode(row))
-        if size < 0:
-            return count
-    return len(rows)
+        encoded = len(_encode(row))
+        if encoded > size:
+            return count, size
+        size -= encoded
+    return len(rows), size

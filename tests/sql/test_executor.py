@@ -1,0 +1,290 @@
+"""The executor on real databases: what each kind of statement comes to, and that nothing stays."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from envbuild.errors import CorpusError
+from envbuild.records.execution import Limits, Outcome, QueryResult
+from envbuild.sql.executor import Session
+
+ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
+UNSTOPPABLE = "SELECT instr(zeroblob(999999), zeroblob(500000) || x'01')"
+SHORT = Limits(seconds=0.4)
+
+
+def build(path: Path) -> Path:
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "CREATE TABLE orders(id INTEGER PRIMARY KEY, amt INT);"
+        "INSERT INTO orders VALUES(1,10),(2,20);"
+        "CREATE TABLE texts(id INTEGER PRIMARY KEY, t TEXT);"
+        "INSERT INTO texts VALUES(1, 'a'), (2, CAST(x'62ff' AS TEXT)), (3, NULL);"
+        "CREATE TABLE dbstat(name TEXT); INSERT INTO dbstat VALUES('own');"
+    )
+    connection.close()
+    return path
+
+
+@pytest.fixture(params=["file", "image"])
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
+    path = build(tmp_path / "shop.sqlite")
+    opened = (
+        Session.open_file(path)
+        if request.param == "file"
+        else Session.open_image(path.read_bytes())
+    )
+    with opened as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("sql", "outcome", "parsed"),
+    [
+        ("SELECT 1", Outcome.OK, True),
+        ("SELECT 1 ; -- done", Outcome.OK, True),
+        (";;SELECT 1;", Outcome.OK, True),
+        ("VALUES (1), (2)", Outcome.OK, True),
+        ("EXPLAIN QUERY PLAN SELECT 1", Outcome.OK, True),
+        ("SELECT name FROM sqlite_master", Outcome.OK, True),
+        ("SELECT * FROM dbstat", Outcome.OK, True),
+        ("SELECT value FROM json_each('[1]')", Outcome.OK, True),
+        ("", Outcome.INVALID, False),
+        (" ;; ", Outcome.INVALID, False),
+        ("-- nothing", Outcome.INVALID, False),
+        ("SELECT 1; SELECT 2", Outcome.INVALID, False),
+        ("SELECT 1; DROP TABLE orders", Outcome.INVALID, False),
+        ("SELECT nope; SELECT 2", Outcome.INVALID, False),
+        ("SELECT 1; nonsense", Outcome.INVALID, False),
+        ("SELECT 'a\0b'", Outcome.INVALID, False),
+        ("SELECT '\ud83d'", Outcome.INVALID, False),
+        (b"SELECT 1", Outcome.INVALID, False),
+        (None, Outcome.INVALID, False),
+        ("SELECT " + "1" * 100_001, Outcome.INVALID, False),
+        ("SELEC 1", Outcome.ERROR, False),
+        ("SELECT (", Outcome.ERROR, False),
+        ("SELECT 'open", Outcome.ERROR, False),
+        ("SELECT 1 FROM orders UNION SELECT 1 ORDER BY 1 UNION SELECT 2", Outcome.ERROR, False),
+        ("SELECT nope FROM orders", Outcome.ERROR, True),
+        ("SELECT * FROM nowhere", Outcome.ERROR, True),
+        ("SELECT nofunction(1)", Outcome.ERROR, True),
+        ("SELECT abs(-9223372036854775808)", Outcome.ERROR, True),
+        ("SELECT ?", Outcome.ERROR, True),
+        ("SELECT :x", Outcome.ERROR, True),
+        ("SELECT zeroblob(2000000)", Outcome.ERROR, True),
+        ("DELETE FROM orders", Outcome.DENIED, True),
+        ("UPDATE orders SET amt = 0 RETURNING amt", Outcome.DENIED, True),
+        ("PRAGMA table_info(orders)", Outcome.DENIED, True),
+        ("PRAGMA query_only = 0", Outcome.DENIED, True),
+        ("SELECT * FROM pragma_table_info('orders')", Outcome.DENIED, True),
+        ("SELECT count(*) FROM pragma_table_list", Outcome.DENIED, True),
+        ("SELECT * FROM sqlite_dbpage", Outcome.ERROR, True),
+        ("COMMIT", Outcome.DENIED, True),
+        ("SAVEPOINT a", Outcome.DENIED, True),
+        ("VACUUM INTO '/tmp/never.db'", Outcome.DENIED, True),
+        (ENDLESS, Outcome.TIMEOUT, True),
+    ],
+)
+def test_outcomes(session: Session, sql: str, outcome: Outcome, parsed: bool) -> None:
+    result = session.run(sql, SHORT)
+    assert (result.outcome, result.parsed) == (outcome, parsed), result.error
+    assert bool(result.error) == (not result.ok)
+    assert session.run("SELECT sum(amt) FROM orders").rows == ((30,),)
+
+
+def test_columns_are_known_for_empty_and_duplicate_results(session: Session) -> None:
+    result = session.run("SELECT amt AS x, id AS x FROM orders WHERE 0")
+    assert (result.columns, result.rows) == (("x", "x"), ())
+    assert session.run("SELECT amt AS x, id AS x FROM orders").rows == ((10, 1), (20, 2))
+
+
+def test_undecodable_text_is_shown_and_flagged(session: Session) -> None:
+    result = session.run(
+        "SELECT t, x'ff' AS b, t AS t FROM texts ORDER BY id DESC -- newest; first"
+    )
+    assert result.rows == ((None, b"\xff", None), ("b�", b"\xff", "b�"), ("a", b"\xff", "a"))
+    assert (result.lossy, result.columns) == (True, ("t", "b", "t"))
+    assert not session.run("SELECT 1").lossy
+    assert not session.run("SELECT CAST(t AS BLOB) FROM texts").lossy
+
+
+def test_undecodable_text_of_a_utf16_database() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(a TEXT)")
+    connection.execute("INSERT INTO t VALUES ('ä'), (CAST(x'00d841' AS TEXT)), ('z')")
+    with Session.open_image(connection.serialize("main")) as session:
+        result = session.run("SELECT a FROM t")
+        assert [row[0] for row in result.rows][::2] == ["ä", "z"]
+
+
+def test_caps_on_rows_and_bytes(session: Session) -> None:
+    numbers = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r LIMIT {}) SELECT n"
+    exact = session.run(numbers.format(50) + " FROM r", Limits(rows=50))
+    assert (exact.outcome, len(exact.rows)) == (Outcome.OK, 50)
+    over = session.run(numbers.format(51) + " FROM r", Limits(rows=50))
+    assert (over.outcome, len(over.rows), over.rows[-1]) == (Outcome.TRUNCATED, 50, (50,))
+    assert session.run("SELECT 1 FROM orders", Limits(rows=0)).outcome is Outcome.TRUNCATED
+    texts = numbers.format(9000) + ", printf('%.*c', 1000, 'x') FROM r"
+    long = session.run(texts, Limits(result_bytes=1_000_000))
+    assert long.outcome is Outcome.TRUNCATED
+    assert 980 < len(long.rows) < 1000
+    longer = session.run(texts.replace("1000", "9000"), Limits(result_bytes=1_000_000))
+    assert (longer.outcome, len(longer.rows)) == (Outcome.TRUNCATED, 111)  # of 9,005 bytes each
+
+
+def test_steps_decide_before_the_clock(session: Session) -> None:
+    counts = {
+        session.run(
+            ENDLESS.replace("FROM r)", f"FROM r WHERE n < {n})"), Limits(vm_steps=1_000_000)
+        ).outcome
+        for n in (10_000, 50_000)
+    }
+    assert counts == {Outcome.OK}
+    assert session.run(ENDLESS, Limits(vm_steps=1_000_000)).error == (
+        "the query ran out of its step budget"
+    )
+    assert session.run(ENDLESS, SHORT).error == "the query ran out of time"
+
+
+def test_long_values_give_what_short_ones_do(session: Session) -> None:
+    """Statements that leave the quick mode: long values, slow functions on them, long SQL."""
+    assert session.run("SELECT length(hex(zeroblob(40000)))").rows == ((80000,),)
+    assert session.run("SELECT length(replace(hex(zeroblob(40000)), '0', 'a'))").rows == ((80000,),)
+    assert session.run("SELECT hex(zeroblob(4000)) LIKE '%1%'").rows == ((0,),)
+    assert session.run("SELECT median(amt) FROM orders").rows == ((15.0,),)
+    literal = "x" * 50_000
+    assert session.run(f"SELECT '{literal}' AS a").rows == ((literal,),)
+    assert session.run(f"SELECT trim('{literal}', 'y') FROM orders").rows == ((literal,),) * 2
+
+
+def test_what_no_handler_stops_is_killed_and_replaced(session: Session) -> None:
+    result = session.run(UNSTOPPABLE, SHORT)
+    assert (result.outcome, result.error) == (Outcome.TIMEOUT, "the query ran out of time")
+    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
+
+
+def test_isolated_sessions_agree(tmp_path: Path) -> None:
+    path = build(tmp_path / "shop.sqlite")
+    with Session.open_file(path) as plain, Session.open_file(path, isolated=True) as isolated:
+        for sql in (
+            "SELECT * FROM orders",
+            "SELECT 1, 1.5, 'a', x'00', NULL",
+            "SELEC",
+            "DELETE FROM orders",
+            "SELECT t FROM texts",
+            "SELECT 1; SELECT 2",
+            "SELECT 9e999, -1, 9223372036854775807",
+        ):
+            assert isolated.run(sql) == plain.run(sql)
+
+
+def test_from_threads_at_once(session: Session) -> None:
+    found: list[QueryResult] = []
+
+    def work() -> None:
+        for _ in range(50):
+            found.append(session.run("SELECT sum(amt) FROM orders"))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {result.rows for result in found} == {((30,),)} and len(found) == 200
+
+
+def test_pickled_and_forked(session: Session) -> None:
+    with pickle.loads(pickle.dumps(session)) as other:
+        assert other.run("SELECT sum(amt) FROM orders").rows == ((30,),)
+        assert other.limits == session.limits
+    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").ok  # a worker is running
+    child = os.fork()
+    if not child:
+        good = session.run("SELECT sum(amt) FROM orders").rows == ((30,),)
+        good &= session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").ok
+        session.close()
+        os._exit(0 if good else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").ok
+
+
+def test_nothing_is_left(tmp_path: Path) -> None:
+    path = build(tmp_path / "shop.sqlite")
+    before = path.read_bytes()
+    before_descriptors = descriptors()
+    threads = threading.active_count()
+    for _ in range(3):
+        with Session.open_file(path) as session:
+            session.run(UNSTOPPABLE, Limits(seconds=0.1))
+            session.run("SELECT instr(zeroblob(9000) || x'01', x'01')")
+            session.run(ENDLESS, Limits(seconds=0.1))
+    assert descriptors() == before_descriptors
+    assert threading.active_count() == threads
+    assert children() == 0
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    path = build(tmp_path / "shop.sqlite")
+    program = (
+        "import os, signal, sys\n"
+        "from envbuild.sql.executor import Session\n"
+        "from envbuild.sql.worker import _pool\n"
+        f"session = Session.open_file({str(path)!r})\n"
+        "session.run(\"SELECT instr(zeroblob(9000) || x'01', x'01')\")\n"
+        "print(_pool().idle[0].child.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    worker = Path("/proc", ran.stdout.strip())
+    for _ in range(100):
+        if not worker.exists() or worker.joinpath("cmdline").read_bytes() == b"":
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"worker {worker} outlived its parent")
+
+
+def test_a_connection_of_ones_own_is_left_as_it_was() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES (1)")
+    session = Session(connection)
+    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
+    assert session.run("DELETE FROM t").outcome is Outcome.DENIED
+    connection.execute("ATTACH ':memory:' AS other; CREATE TABLE other.u(b); DELETE FROM t")
+    assert session.run("SELECT count(*) FROM t").rows == ((0,),)
+
+
+def test_files_that_are_no_database(tmp_path: Path) -> None:
+    (tmp_path / "text.sqlite").write_text("not a database at all, but long enough" * 40)
+    for name in ("text.sqlite", "absent.sqlite"):
+        with pytest.raises(CorpusError, match="database_unreadable") as raised:
+            Session.open_file(tmp_path / name)
+        assert str(tmp_path) not in str(raised.value)
+
+
+def test_another_process_can_write_meanwhile(session: Session, tmp_path: Path) -> None:
+    session.run("SELECT * FROM orders")
+    session.run("BEGIN EXCLUSIVE")
+    apsw.Connection(str(tmp_path / "shop.sqlite")).execute("INSERT INTO orders VALUES (9, 9)")
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def children() -> int:
+    own = str(os.getpid())
+    found = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found += stat.read_text().rpartition(")")[2].split()[1] == own
+        except OSError:
+            continue
+    return found
