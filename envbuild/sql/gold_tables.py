@@ -68,7 +68,7 @@ class GoldTableReader:
 
     def read(self, sql: str) -> GoldTables:
         """As `read_gold_tables`."""
-        if ";" in sql and len(split_statements(sql)) > 1:
+        if ";" in sql.rstrip("; \n\r\t") and len(split_statements(sql)) > 1:
             raise GoldError("gold_invalid", "more than one statement")
         self.told.clear()
         try:
