@@ -1,0 +1,194 @@
+"""Cuts a corpus's questions into buckets and keeps the result beside them (CONTRACT 2, 4)."""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from envbuild.buckets.edges import Edges, suggest_edges
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.errors import CorpusFolderError
+from envbuild.io.parquet import GROUP_ROWS, open_parquet, parquet_metadata, write_batches
+from envbuild.sql.connect import open_read_only
+from envbuild.sql.identifiers import read_identifiers
+from envbuild.sql.mask import MaskMode
+from envbuild.sql.mask_column import mask_column
+
+BUCKETS_FILE = "buckets.parquet"
+FORMAT = "envbuild.buckets/1"
+_SCHEMA = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("masked_sql", pa.string()),
+        ("masked_length", pa.int32()),
+        ("bucket", pa.string()),
+    ]
+)
+_WANTED = ["question_id", "db_id", "gold_sql"]
+
+
+class Band(msgspec.Struct, frozen=True, kw_only=True):
+    """One bucket of one corpus."""
+
+    name: str
+    lower: int
+    """First masked length inside, in characters."""
+    upper: int | None
+    """First length outside; None leaves the band open."""
+    questions: int
+    share: float
+    """Of the corpus's questions, 0 to 1."""
+
+
+class CorpusBuckets(msgspec.Struct, frozen=True, kw_only=True):
+    """How a corpus's questions fall into buckets."""
+
+    corpus: str
+    edges: tuple[int, ...]
+    mask: str
+    questions: int
+    bands: tuple[Band, ...]
+    shortest: int = 0
+    median: float = 0.0
+    longest: int = 0
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """Names of the buckets without a question."""
+        return tuple(band.name for band in self.bands if not band.questions)
+
+    def pool_size(self, shares: tuple[float, ...]) -> int:
+        """Questions of the largest pool with these shares that the corpus can fill."""
+        pairs = zip(self.bands, shares, strict=True)
+        sizes = [round(band.questions / share, 6) for band, share in pairs if share]
+        return int(min(sizes, default=0))
+
+
+def cut_corpus(
+    corpus: CorpusFolder, edges: Edges | int, *, mask: str = "literals", write: bool = True
+) -> CorpusBuckets:
+    """The corpus's buckets; with `write`, its buckets.parquet too, one row a question.
+
+    `edges` as a number asks for that many buckets at this corpus's own quantiles. Phrasings share
+    their question's gold SQL and count once. Raises CorpusFolderError where there are no questions.
+    """
+    mode = MaskMode(mask)
+    lengths = pl.concat(list(_masked(corpus, mode)) or [_NOTHING])
+    if not len(lengths):
+        raise CorpusFolderError(f"corpus {corpus.name!r} has no questions to cut into buckets")
+    column = lengths.get_column("masked_length")
+    if isinstance(edges, int):
+        edges = suggest_edges(column.to_list(), edges)
+    lengths = lengths.with_columns(bucket_column(edges))
+    if write:
+        write_batches(
+            corpus.root / BUCKETS_FILE,
+            (part.select(_SCHEMA.names).to_arrow().cast(_SCHEMA) for part in _slices(lengths)),
+            _SCHEMA,
+            metadata={"format": FORMAT, "edges": edges.render(), "mask": mode.value},
+        )
+    return summarize(corpus.name, lengths.get_column("bucket"), column, edges=edges, mask=mode)
+
+
+def bucket_column(edges: Edges) -> pl.Expr:
+    """The bucket of `masked_length`, for a whole column."""
+    return (
+        pl.col("masked_length")
+        .cut(list(edges.values), labels=list(edges.names), left_closed=True)
+        .cast(pl.String)
+        .alias("bucket")
+    )
+
+
+def summarize(
+    corpus: str, buckets: pl.Series, lengths: pl.Series, *, edges: Edges, mask: str
+) -> CorpusBuckets:
+    """Counts and shares of one corpus, or of several taken together."""
+    total = len(buckets)
+    counts = dict(buckets.value_counts().iter_rows())
+    bands = tuple(
+        Band(
+            name=name,
+            lower=edges.bounds(position)[0],
+            upper=edges.bounds(position)[1],
+            questions=counts.get(name, 0),
+            share=counts.get(name, 0) / total if total else 0.0,
+        )
+        for position, name in enumerate(edges.names)
+    )
+    return CorpusBuckets(
+        corpus=corpus,
+        edges=edges.values,
+        mask=str(mask),
+        questions=total,
+        bands=bands,
+        shortest=_number(lengths.min()),
+        median=float(_number(lengths.median())),
+        longest=_number(lengths.max()),
+    )
+
+
+def read_edges(corpus: CorpusFolder) -> tuple[Edges, str] | None:
+    """The edges and the mask of the corpus's buckets.parquet; None where it has none."""
+    path = corpus.root / BUCKETS_FILE
+    if not path.is_file():
+        return None
+    found = parquet_metadata(path)
+    try:
+        return Edges(tuple(int(part) for part in found["edges"].split(","))), found["mask"]
+    except (KeyError, ValueError):
+        raise CorpusFolderError(
+            f"{path} names no edges: run `envbuild buckets` on this corpus again"
+        ) from None
+
+
+def names_of(corpus: CorpusFolder, db_ids: list[str]) -> Callable[[int], frozenset[str] | None]:
+    """`row -> identifiers of that row's database`, for `mask_column`; None where it is missing."""
+    return lambda row: _identifiers(corpus.database_path(db_ids[row]))
+
+
+@lru_cache(maxsize=256)
+def _identifiers(path: Path) -> frozenset[str] | None:
+    if not path.is_file():
+        return None
+    connection = open_read_only(path)
+    try:
+        return read_identifiers(connection)
+    finally:
+        connection.close()
+
+
+_NOTHING = pl.DataFrame(
+    schema={"question_id": pl.String, "masked_sql": pl.String, "masked_length": pl.Int32}
+)
+
+
+def _masked(corpus: CorpusFolder, mode: MaskMode) -> Iterator[pl.DataFrame]:
+    """question_id, masked_sql and masked_length, each question once, in the corpus's order."""
+    if not corpus.catalogued:
+        return
+    seen: set[str] = set()
+    file = open_parquet(corpus.root / "questions.parquet")
+    for batch in file.iter_batches(columns=_WANTED, batch_size=GROUP_ROWS):
+        questions: Any = pl.from_arrow(batch)
+        ids = questions.get_column("question_id")
+        fresh = questions.filter(~ids.is_in(list(seen)) & ids.is_first_distinct())
+        seen.update(fresh.get_column("question_id").to_list())
+        masked = mask_column(
+            fresh.get_column("gold_sql"),
+            identifiers=names_of(corpus, fresh.get_column("db_id").to_list()),
+            mode=mode,
+        )
+        yield pl.concat([fresh.select("question_id"), masked], how="horizontal")
+
+
+def _slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    yield from frame.iter_slices(GROUP_ROWS)
+
+
+def _number(value: Any) -> int:
+    return value or 0

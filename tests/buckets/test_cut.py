@@ -1,0 +1,111 @@
+"""Buckets of whole corpora, and the command that cuts them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.buckets.cut import cut_corpus, read_edges
+from envbuild.buckets.edges import Edges
+from envbuild.buckets.run import bucket_corpora
+from envbuild.cli.app import app
+from envbuild.errors import CorpusFolderError, UnknownNameError
+from envbuild.io.parquet import open_parquet, parquet_metadata
+from envbuild.records.corpus import Question
+from envbuild.sql.mask import mask_sql
+from tests.shared import shared_data
+from tests.small_corpus import real_corpus, write_corpus
+
+GOLDS = [
+    "SELECT name FROM t WHERE name = \"Joe\"",
+    "SELECT name FROM t -- " + "x" * 300,
+    "SELECT " + " + ".join(["a"] * 60) + " FROM t",
+    "SELECT " + " + ".join(["a"] * 90) + " FROM t",
+]  # fmt: skip
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    questions = [
+        Question(question_id=f"q{n}", db_id="../x", question="?", gold_sql=sql, style=style)
+        for n, sql in enumerate(GOLDS)
+        for style in ("verbose", "casual")
+    ]
+    write_corpus(tmp_path / "shop", {"../x": "CREATE TABLE t(name, a)"}, questions)
+    return tmp_path
+
+
+def test_every_question_is_cut_once_and_kept(shop: Path) -> None:
+    report = bucket_corpora(shop, edges="149,278", shares="0.5,0.25,0.25")
+    (found,) = report.corpora
+    assert [(band.name, band.questions) for band in found.bands] == [
+        ("short", 2), ("medium", 1), ("long", 1),
+    ]  # fmt: skip
+    assert found.pool_size(report.shares or ()) == 4
+    rows = open_parquet(shop / "shop" / "buckets.parquet").read().to_pylist()
+    assert [row["question_id"] for row in rows] == ["q0", "q1", "q2", "q3"]
+    assert rows[0]["masked_sql"] == "SELECT name FROM t WHERE name = ?"
+    assert all(row["masked_length"] == len(row["masked_sql"]) for row in rows)
+    assert parquet_metadata(shop / "shop" / "buckets.parquet") == {
+        "format": "envbuild.buckets/1", "edges": "149,278", "mask": "literals",
+    }  # fmt: skip
+
+
+def test_the_edges_are_read_back(shop: Path) -> None:
+    from envbuild.corpora.folder import CorpusFolder
+
+    corpus = CorpusFolder(shop / "shop")
+    assert read_edges(corpus) is None
+    cut_corpus(corpus, Edges((20, 40, 60)), mask="skeleton")
+    assert read_edges(corpus) == (Edges((20, 40, 60)), "skeleton")
+
+
+def test_the_command_shows_writes_and_exits_by_what_it_found(shop: Path) -> None:
+    run = CliRunner().invoke(app, ["buckets", str(shop), "--shares", "0.20,0.25,0.55"])
+    assert run.exit_code == 0, run.output
+    assert "short" in run.stdout and "50.0%" in run.stdout and "largest pool" in run.stdout
+    assert max(map(len, run.stdout.splitlines())) <= 80
+    run = CliRunner().invoke(app, ["buckets", str(shop), "--edges", "5,6", "--json"])
+    assert run.exit_code == 1
+    document = json.loads(run.stdout)
+    assert document["format"] == "envbuild.buckets/1"
+    assert document["corpora"][0]["empty"] == ["short", "medium"]
+    (shop / "shop" / "buckets.parquet").unlink()
+    run = CliRunner().invoke(app, ["buckets", str(shop), "--suggest", "2", "--json"])
+    assert run.exit_code == 0
+    assert [band["questions"] for band in json.loads(run.stdout)["suggested"][0]["bands"]] == [2, 2]
+    assert not (shop / "shop" / "buckets.parquet").exists()
+
+
+def test_what_cannot_be_cut_is_said(shop: Path) -> None:
+    with pytest.raises(UnknownNameError, match="literals, skeleton"):
+        bucket_corpora(shop, mask="words")
+    with pytest.raises(CorpusFolderError, match="no questions"):
+        bucket_corpora(shared_data("bird") / "dev_databases")
+
+
+def test_synsql_shares_under_both_masks(tmp_path: Path) -> None:
+    corpus = real_corpus(tmp_path, "synsql")
+    shares = {
+        mask: [round(band.share, 3) for band in cut_corpus(corpus, Edges(), mask=mask).bands]
+        for mask in ("literals", "skeleton")
+    }
+    assert corpus.root.joinpath("buckets.parquet").is_file()
+    assert shares == {"literals": [0.055, 0.155, 0.79], "skeleton": [0.245, 0.46, 0.295]}
+
+
+def test_spiders_column_equals_query_by_query(tmp_path: Path) -> None:
+    from envbuild.sql.connect import open_read_only
+    from envbuild.sql.identifiers import read_identifiers
+
+    corpus = real_corpus(tmp_path, "spider")
+    cut_corpus(corpus, Edges())
+    masked = open_parquet(corpus.root / "buckets.parquet").read().to_pylist()
+    names = {
+        row.db_id: read_identifiers(open_read_only(corpus.database_path(row.db_id)))
+        for row in corpus.databases()
+    }
+    for row, question in zip(masked, corpus.questions(), strict=True):
+        expected = mask_sql(question.gold_sql, identifiers=names[question.db_id])
+        assert row["masked_sql"] == expected.text
