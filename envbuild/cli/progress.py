@@ -1,6 +1,7 @@
 """Progress bars on stderr; tqdm lives here."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,3 +13,14 @@ def progress(values: Iterable[T], *, total: int | None, label: str, quiet: bool)
 
     # disable=None: tqdm itself looks whether stderr is a terminal
     yield from tqdm(values, total=total, desc=label, disable=True if quiet else None, leave=False)
+
+
+@contextmanager
+def progress_count(
+    *, total: int | None, label: str, quiet: bool
+) -> Iterator[Callable[[int], None]]:
+    """A bar moved by hand: call what comes out with how many more are done."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=label, disable=True if quiet else None, leave=False) as bar:
+        yield bar.update

@@ -17,6 +17,7 @@ DATABASE_CHECKS: tuple[DatabaseCheck, ...] = (
     on_database.no_rows,
     on_database.ddl_refused,
     on_database.rows_refused,
+    on_database.cells_changed,
     on_database.missing_parents,
     on_database.fk_mismatch,
     on_database.fk_orphans,
@@ -46,6 +47,7 @@ UNDETERMINED = frozenset(
 
 SEVERITIES: dict[str, Severity] = {
     "few_rows": Severity.ERROR,
+    "corpus_signal": Severity.ERROR,
     "no_signal": Severity.ERROR,
     "weak_signal": Severity.WARNING,
     "database_refused": Severity.ERROR,
@@ -55,6 +57,7 @@ SEVERITIES: dict[str, Severity] = {
     "no_rows": Severity.ERROR,
     "ddl_refused": Severity.ERROR,
     "rows_refused": Severity.WARNING,
+    "cells_changed": Severity.NOTE,
     "missing_parents": Severity.WARNING,
     "fk_mismatch": Severity.WARNING,
     "fk_orphans": Severity.WARNING,
@@ -74,11 +77,13 @@ SEVERITIES: dict[str, Severity] = {
     "bare_group_column": Severity.WARNING,
     "stored_result_differs": Severity.NOTE,
 }
-"""Every code with the severity of its findings, in the order of the report. The first six come
-from the corpus as a whole; those before the checks of one database in `corpus_checks`."""
+"""Every code with the severity of its findings (a finding may be milder), in the report's order.
+
+The first seven are about the corpus as a whole and no check of one database gives them."""
 
 _CORPUS_MEANINGS = {
     "few_rows": "Rows per table cross a threshold: wrong queries get the gold's result by luck.",
+    "corpus_signal": "On average the databases tell golds from too few of their wrong neighbours.",
     "no_signal": "The database tells the gold query from few of its wrong neighbours.",
     "weak_signal": "The database tells the gold query from only some of its wrong neighbours.",
     "database_refused": "Databases of the source that could not be built.",

@@ -7,6 +7,9 @@ from envbuild.preflight.subjects import DatabaseSubject, Draft
 from envbuild.sql.foreign_key_check import KeyState
 from envbuild.sql.undecodable import find_undecodable
 
+TAKEN_AFTER_ALL = ("transpiled", "folded")
+"""Reasons of rejects that only say how a statement was taken."""
+
 
 def unreadable_database(database: DatabaseSubject) -> Iterator[Draft]:
     """The file is no SQLite database, or a damaged one."""
@@ -18,39 +21,38 @@ def no_rows(database: DatabaseSubject) -> Iterator[Draft]:
     """Every table is empty, so nearly every query gets the same result."""
     counts = database.given.row_counts
     if counts is not None and not any(counts.values()):
-        tables = f"{len(counts)} table{'s' * (len(counts) != 1)}"
+        tables = plural(len(counts), "table", "tables")
         yield database.finding("no_rows", f"none of its {tables} holds a row", count=len(counts))
 
 
 def ddl_refused(database: DatabaseSubject) -> Iterator[Draft]:
-    """Statements SQLite refused, also after a translation: their tables are missing."""
+    """Statements of the schema that SQLite refused: what they declare is missing."""
     for reject in database.given.rejects:
         if reject.kind == "statement":
-            yield database.finding(
+            taken = reject.reason in TAKEN_AFTER_ALL
+            draft = database.finding(
                 "ddl_refused",
-                f"SQLite refused a statement of the schema: {reject.reason}",
+                f"a statement of the schema was {reject.reason}, then taken"
+                if taken
+                else f"SQLite refused a statement of the schema: {reject.reason}",
                 table=reject.table,
                 example=reject.detail,
             )
+            yield draft.as_note() if taken else draft
 
 
 def rows_refused(database: DatabaseSubject) -> Iterator[Draft]:
     """Payload rows that are not in the database, by table and reason."""
-    counts: Counter[tuple[str, str]] = Counter()
-    examples: dict[tuple[str, str], str] = {}
-    for reject in database.given.rejects:
-        if reject.kind == "row":
-            key = (reject.table, reject.reason)
-            counts[key] += 1
-            examples.setdefault(key, reject.detail)
-    for (table, reason), count in sorted(counts.items()):
-        yield database.finding(
-            "rows_refused",
-            f"rows not taken into the table: {reason}",
-            table=table,
-            count=count,
-            example=examples[table, reason],
-        )
+    for table, reason, count, example in _counted(database, "row"):
+        message = f"rows not taken into the table: {reason}"
+        yield database.finding("rows_refused", message, table=table, count=count, example=example)
+
+
+def cells_changed(database: DatabaseSubject) -> Iterator[Draft]:
+    """Payload cells that could not be stored as they were, by table and reason."""
+    for table, reason, count, example in _counted(database, "cell"):
+        message = f"cells not stored as they were: {reason}"
+        yield database.finding("cells_changed", message, table=table, count=count, example=example)
 
 
 def missing_parents(database: DatabaseSubject) -> Iterator[Draft]:
@@ -82,9 +84,10 @@ def fk_orphans(database: DatabaseSubject) -> Iterator[Draft]:
     """Rows whose foreign key value no parent row has: joins along the key lose them."""
     for check in database.key_checks:
         if check.state is KeyState.CHECKED and check.orphans:
+            rows = plural(check.orphans, "row points", "rows point")
             yield database.finding(
                 "fk_orphans",
-                f"{check.render()}: {check.orphans} rows point at no parent row",
+                f"{check.render()}: {rows} at no parent",
                 table=check.child,
                 count=check.orphans,
                 example=check.example,
@@ -96,13 +99,25 @@ def undecodable_text(database: DatabaseSubject) -> Iterator[Draft]:
     if database.connection is None or _known_decodable(database):
         return
     for column in find_undecodable(database.connection):
+        cells = plural(column.cells, "cell is", "cells are")
         yield database.finding(
             "undecodable_text",
-            f"{column.table}.{column.column}: {column.cells} cells are not UTF-8",
+            f"{column.table}.{column.column}: {cells} not UTF-8",
             table=column.table,
             count=column.cells,
             example=f"x'{column.example}'",
         )
+
+
+def _counted(database: DatabaseSubject, kind: str) -> list[tuple[str, str, int, str]]:
+    """(table, reason, count, first detail) of the rejects of one kind, sorted."""
+    counts: Counter[tuple[str, str]] = Counter()
+    examples: dict[tuple[str, str], str] = {}
+    for reject in database.given.rejects:
+        if reject.kind == kind:
+            counts[reject.table, reject.reason] += 1
+            examples.setdefault((reject.table, reject.reason), reject.detail)
+    return [(*key, count, examples[key]) for key, count in sorted(counts.items())]
 
 
 def _known_decodable(database: DatabaseSubject) -> bool:
@@ -110,3 +125,8 @@ def _known_decodable(database: DatabaseSubject) -> bool:
     tables = database.given.tables
     unchanged = database.given.path.stat().st_size == database.given.row.bytes
     return bool(tables) and unchanged and not any(table.undecodable_cells for table in tables)
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count} {one if count == 1 else many}"

@@ -26,6 +26,7 @@ from envbuild.records.preflight import (
     DatabaseHealth,
     GoldHealth,
     Report,
+    SignalPoint,
     Thresholds,
 )
 from envbuild.records.signal import SignalSummary
@@ -72,23 +73,50 @@ def check_corpus(
     workers: int | None = None,
     engine: str = "local",
     signal: SignalSummary | None = None,
+    signal_points: tuple[SignalPoint, ...] = (),
     extra: Iterable[Finding] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> CorpusFindings:
     """Every check over one measured corpus, the same for any number of workers.
 
-    `signal` and `extra` (its findings) were measured by the caller. `on_progress` is told how many
-    databases were done since the last call.
+    `signal`, its points and `extra` (its findings) were measured by the caller. `on_progress` is
+    told how many databases were done since the last call.
     """
-    name = measured.folder.name
-    rejects = measured.folder.rejects()
+    checked = check_databases(
+        measured, limits=limits, workers=workers, engine=engine, on_progress=on_progress
+    )
+    return conclude(measured, checked, signal=signal, signal_points=signal_points, extra=extra)
+
+
+def check_databases(
+    measured: MeasuredCorpus,
+    *,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    on_progress: Callable[[int], None] | None = None,
+) -> list[CheckedDatabase]:
+    """Every measured database, checked with its questions."""
     checked: list[CheckedDatabase] = []
-    shards = iter_shards(measured, rejects, limits or Limits())
+    shards = iter_shards(measured, measured.folder.rejects(), limits or Limits())
     for done in run_shards(check_shard, shards, workers=workers, engine=engine, on_crash=_crashed):
         checked += done
         if on_progress:
             on_progress(len(done))
-    drafts = [*few_rows(name, measured.statistics), *refused(name, rejects)]
+    return checked
+
+
+def conclude(
+    measured: MeasuredCorpus,
+    checked: Sequence[CheckedDatabase],
+    *,
+    signal: SignalSummary | None = None,
+    signal_points: tuple[SignalPoint, ...] = (),
+    extra: Iterable[Finding] = (),
+) -> CorpusFindings:
+    """One corpus's report from its checked databases, whatever their order."""
+    name = measured.folder.name
+    drafts = [*few_rows(name, measured.statistics), *refused(name, measured.folder.rejects())]
     findings = [as_finding(d, d.severity or SEVERITIES[d.code]) for d in drafts]
     findings += [finding for each in checked for finding in each.findings]
     findings += extra
@@ -100,6 +128,7 @@ def check_corpus(
         findings=summarize(findings),
         worst=tuple(worst_databases(each.health for each in checked)),
         signal=signal,
+        signal_points=signal_points,
     )
     return CorpusFindings(folder=measured.folder, report=report, findings=tuple(findings))
 

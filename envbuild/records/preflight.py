@@ -3,7 +3,7 @@
 import msgspec
 
 from envbuild.records.finding import Finding, Severity
-from envbuild.records.signal import SignalSummary
+from envbuild.records.signal import SignalSummary, SignalThresholds
 
 BIN_EDGES: tuple[int, ...] = (
     *(0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000),
@@ -28,6 +28,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     share_at_most_2_error: float = 0.5
     """A share of tables with at most 2 rows above this is an error."""
     share_at_most_2_warning: float = 0.25
+    signal: SignalThresholds = SignalThresholds()
+    """The `[signal]` table of the file."""
 
 
 class PublishedMedian(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +128,17 @@ class DatabaseHealth(msgspec.Struct, frozen=True, kw_only=True):
     warnings: int = 0
 
 
+class SignalPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One database's signal beside its rows: a point of the plot."""
+
+    db_id: str
+    median_rows: float
+    """Rows per table."""
+    signal: float
+    """Mean signal_high of its scored questions."""
+    scored: int
+
+
 class CorpusReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything preflight says about one corpus."""
 
@@ -137,6 +150,8 @@ class CorpusReport(msgspec.Struct, frozen=True, kw_only=True):
     worst: tuple[DatabaseHealth, ...]
     signal: SignalSummary | None = None
     """None where it was not measured."""
+    signal_points: tuple[SignalPoint, ...] = ()
+    """At most 500 databases of the sample, in db_id order."""
 
     def count(self, severity: Severity) -> int:
         """Findings of this severity."""

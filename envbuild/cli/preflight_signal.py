@@ -1,0 +1,108 @@
+"""The signal sample of a preflight: scored once, stored, turned into findings and plot points."""
+
+from collections import defaultdict
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.preflight.measure import MeasuredCorpus
+    from envbuild.records.finding import Finding
+    from envbuild.records.preflight import SignalPoint
+    from envbuild.records.signal import CorpusSignal, SignalSummary, SignalThresholds
+
+MOST_POINTS = 500
+OFF = -1
+"""No golds are scored."""
+
+
+class MeasuredSignal(msgspec.Struct, frozen=True, kw_only=True):
+    """What one corpus's signal adds to its report."""
+
+    summary: "SignalSummary | None" = None
+    findings: "tuple[Finding, ...]" = ()
+    points: "tuple[SignalPoint, ...]" = ()
+
+
+def parse_wanted(text: str) -> int | None:
+    """`all` is None, `off` is OFF, else how many golds. Raises UsageError for anything else."""
+    if text in ("all", "off"):
+        return None if text == "all" else OFF
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise UsageError(f"--signal takes all, off or a number of golds; got {text!r}")
+
+
+def measure_signal(
+    measured: "MeasuredCorpus",
+    thresholds: "SignalThresholds",
+    *,
+    wanted: int | None,
+    seed: int,
+    workers: int | None,
+    engine: str,
+    quiet: bool,
+) -> MeasuredSignal:
+    """The corpus's signal, read from signal.parquet where it answers, else scored and stored."""
+    from envbuild.signal.store import covers, read_signal, write_signal
+    from envbuild.signal.summary import signal_findings
+
+    folder = measured.folder
+    if wanted == OFF or not folder.catalogued:
+        return MeasuredSignal()
+    signal = read_signal(folder)
+    if signal is None or not covers(signal, wanted=wanted, verdict="ordered@1", seed=seed):
+        signal = _scored(measured, wanted, seed, workers, engine, quiet)
+        write_signal(folder, signal)
+    if not signal.scores:
+        return MeasuredSignal()
+    findings = signal_findings(signal.scores, signal.summary, thresholds)
+    return MeasuredSignal(
+        summary=signal.summary, findings=tuple(findings), points=_points(measured, signal)
+    )
+
+
+def _scored(
+    measured: "MeasuredCorpus",
+    wanted: int | None,
+    seed: int,
+    workers: int | None,
+    engine: str,
+    quiet: bool,
+) -> "CorpusSignal":
+    from envbuild.cli.progress import progress_count
+    from envbuild.signal.corpus import score_corpus
+
+    label = f"{measured.folder.name} signal"
+    with progress_count(total=wanted, label=label, quiet=quiet) as advance:
+        return score_corpus(
+            measured.folder,
+            wanted=wanted,
+            seed=seed,
+            workers=workers,
+            engine=engine,
+            on_scored=advance,
+        )
+
+
+def _points(measured: "MeasuredCorpus", signal: "CorpusSignal") -> "tuple[SignalPoint, ...]":
+    from envbuild.records.preflight import SignalPoint
+
+    scores: dict[str, list[float]] = defaultdict(list)
+    for score in signal.scores:
+        if score.signal_high is not None:
+            scores[score.db_id].append(score.signal_high)
+    rows = {d.row.db_id: list((d.counts or {}).values()) for d in measured.databases}
+    return tuple(
+        SignalPoint(
+            db_id=db_id,
+            median_rows=float(median(rows[db_id])),
+            signal=fmean(scores[db_id]),
+            scored=len(scores[db_id]),
+        )
+        for db_id in sorted(scores)
+        if rows.get(db_id)
+    )[:MOST_POINTS]

@@ -1,0 +1,89 @@
+"""Corpus folders for tests, written as the contract says, without materialize."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from envbuild.io.files import sha256_file
+from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+from envbuild.sql.row_counts import count_rows
+
+
+def build_sqlite(path: Path, ddl: str) -> Path:
+    """A SQLite file that holds what the script makes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = apsw.Connection(str(path))
+    connection.execute(ddl)
+    connection.close()
+    return path
+
+
+def build_corpus(
+    root: Path,
+    databases: Mapping[str, str],
+    questions: Sequence[Question] = (),
+    rejects: Sequence[Reject] = (),
+) -> Path:
+    """A corpus folder at `root` whose databases are made by these scripts."""
+    rows, tables = [], []
+    for db_id, ddl in databases.items():
+        file = f"databases/{db_id}/{db_id}.sqlite"
+        path = build_sqlite(root / file, ddl)
+        counts = count_rows(path)
+        rows.append(
+            DatabaseRow(
+                corpus=root.name,
+                db_id=db_id,
+                split="",
+                sqlite_file=file,
+                sha256=sha256_file(path),
+                bytes=path.stat().st_size,
+                tables=len(counts),
+                columns=0,
+                rows=sum(counts.values()),
+                foreign_keys=0,
+                fk_violations=0,
+                rows_offered=0,
+                rows_stored=0,
+                rows_refused=0,
+                ddl_statements=0,
+                ddl_refused=0,
+            )
+        )
+        tables += [
+            TableRow(
+                corpus=root.name,
+                db_id=db_id,
+                table=table,
+                columns=0,
+                rows=count,
+                rows_offered=count,
+                rows_stored=count,
+                rows_refused=0,
+                undecodable_cells=0 if db_id != "undecodable" else 1,
+            )
+            for table, count in counts.items()
+        ]
+    asked = [msgspec.structs.replace(q, corpus=root.name) for q in questions]
+    write_records(root / "databases.parquet", rows, arrow_schema(DatabaseRow))
+    write_records(root / "tables.parquet", tables, arrow_schema(TableRow))
+    write_records(root / "questions.parquet", asked, arrow_schema(Question))
+    write_records(root / "rejects.parquet", rejects, arrow_schema(Reject))
+    index = {"format": "envbuild.corpus/1", "name": root.name}
+    (root / "corpus.json").write_bytes(msgspec.json.encode(index))
+    return root
+
+
+def ask(db_id: str, gold_sql: str, question_id: str = "", **fields: object) -> Question:
+    """A question about a database; its id is the gold unless one is given."""
+    values: dict[str, object] = {
+        "question": f"What does {gold_sql} give?",
+        **fields,
+        "question_id": question_id or gold_sql,
+        "db_id": db_id,
+        "gold_sql": gold_sql,
+    }
+    return msgspec.convert(values, Question)

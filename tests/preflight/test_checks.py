@@ -1,0 +1,183 @@
+"""Every check finds what it is for, and nothing where there is nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.corpora.folder import open_corpora
+from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, meaning_of
+from envbuild.preflight.measure import measure_corpora
+from envbuild.preflight.question_checks import is_placeholder
+from envbuild.preflight.run import check_corpora, check_corpus
+from envbuild.records.corpus import Reject
+from envbuild.records.execution import Limits
+from envbuild.records.finding import Severity
+from envbuild.records.preflight import Thresholds
+from tests.preflight.corpora import ask, build_corpus
+
+SHOP = """
+CREATE TABLE city(id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE shop(id INTEGER PRIMARY KEY, name TEXT, city INT REFERENCES city(id), sold REAL);
+INSERT INTO city VALUES (1, 'Bern'), (2, 'Köln');
+INSERT INTO shop VALUES (1,'a',1,5),(2,'b',1,5),(3,'c',2,5),(4,'d',2,7),(5,'e',2,0.1);
+"""
+
+GOLDS: dict[str, tuple[str, ...]] = {
+    "SELECT name FROM shop WHERE id = 4": (),
+    "SELECT nme FROM shop": ("gold_error",),
+    "SELECT 1; SELECT 2": ("gold_error",),
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r": (
+        "gold_timeout",
+    ),
+    "DELETE FROM shop": ("gold_denied",),
+    "SELECT name FROM shop WHERE sold > 99": ("empty_gold",),
+    "SELECT count(*) FROM shop WHERE sold > 99": ("trivial_gold",),
+    "SELECT sum(sold) FROM shop WHERE sold > 99": ("trivial_gold",),
+    "SELECT count(*) FROM shop": (),
+    # ties
+    "SELECT name FROM shop ORDER BY sold DESC LIMIT 1": (),
+    "SELECT name FROM shop ORDER BY sold DESC LIMIT 2": ("tie_sensitive_gold",),
+    "SELECT sold FROM shop ORDER BY sold DESC LIMIT 2": (),
+    "SELECT name FROM shop LIMIT 2": ("tie_sensitive_gold", "scan_order_gold"),
+    "SELECT name FROM shop WHERE city = (SELECT city FROM shop ORDER BY sold LIMIT 1 OFFSET 1)": (
+        "tie_sensitive_gold",
+    ),
+    "SELECT city, count(*) FROM shop GROUP BY city ORDER BY count(*) DESC LIMIT 1": (),
+    "SELECT sold FROM shop GROUP BY sold ORDER BY max(sold) - sold LIMIT 1": (
+        "tie_sensitive_gold",
+    ),
+    "SELECT name, rank() OVER (ORDER BY sold) AS r FROM shop ORDER BY r LIMIT 2": (
+        "tie_sensitive_gold",
+    ),
+    "SELECT name FROM shop UNION SELECT name FROM city LIMIT 3": ("tie_sensitive_gold",),
+    "SELECT name FROM shop UNION SELECT name FROM city ORDER BY 1 LIMIT 3": (),
+    "SELECT name FROM shop ORDER BY sold": (),
+    # scan order
+    "SELECT group_concat(name) FROM shop": ("scan_order_gold",),
+    "SELECT group_concat(name ORDER BY id) FROM shop": (),
+    # clock
+    "SELECT count(*) FROM shop WHERE date('now') > '2010-01-01'": ("clock_gold",),
+    "SELECT name FROM shop WHERE CURRENT_TIMESTAMP > '2010'": ("clock_gold",),
+    "SELECT count(*) FROM shop WHERE date('2020-01-01') > '2010-01-01'": (),
+    # chance
+    "SELECT name FROM shop ORDER BY random() LIMIT 1": ("random_gold",),
+    "SELECT name FROM shop ORDER BY random()": (),
+    # bare columns
+    "SELECT name, count(*) FROM shop GROUP BY city": ("bare_group_column",),
+    "SELECT upper(T1.name), count(*) FROM shop AS T1 GROUP BY T1.id": (),
+    "SELECT T2.name, count(*) FROM shop T1 JOIN city T2 ON T1.city = T2.id GROUP BY T2.id": (),
+    "SELECT name, max(id) FROM shop GROUP BY city": (),
+    "SELECT count(*) AS n, 'x' FROM shop GROUP BY city HAVING n > 2 ORDER BY n": (),
+    "SELECT upper(name) AS u, count(*) FROM shop GROUP BY u": (),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
+    root = build_corpus(
+        tmp_path_factory.mktemp("c") / "shop", {"shop": SHOP}, [ask("shop", g) for g in GOLDS]
+    )
+    (measured,) = measure_corpora(open_corpora(root), Thresholds(), cached=False)
+    findings = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1).findings
+    order = list(SEVERITIES)
+    codes: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.question_id and finding.code != "duplicate_questions":
+            codes.setdefault(finding.question_id, []).append(finding.code)
+    return {gold: tuple(sorted(found, key=order.index)) for gold, found in codes.items()}
+
+
+@pytest.mark.parametrize("gold", GOLDS)
+def test_gold_findings(gold: str, found: dict[str, tuple[str, ...]]) -> None:
+    assert found.get(gold, ()) == GOLDS[gold]
+
+
+def test_codes_are_the_checks_names() -> None:
+    names = [check.__name__ for check in (*DATABASE_CHECKS, *GOLD_CHECKS)]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(SEVERITIES)
+    assert all(meaning_of(code) for code in SEVERITIES)
+
+
+def test_what_was_lost_on_the_way_in_is_said(tmp_path: Path) -> None:
+    databases = {
+        "orphans": "CREATE TABLE p(id INTEGER PRIMARY KEY, x);CREATE TABLE c(a REFERENCES p(id),"
+        "b REFERENCES gone(id), d REFERENCES p(x)); INSERT INTO p VALUES (1, 1);"
+        "INSERT INTO c VALUES (7, 1, 1), (1, NULL, 1)",
+        "undecodable": "CREATE TABLE t(s TEXT); INSERT INTO t VALUES (CAST(x'ff' AS TEXT))",
+        "bare": "CREATE TABLE t(a); CREATE TABLE u(a)",
+    }
+    rejects = [
+        Reject(db_id="bare", kind="statement", reason="syntax_error", detail="CREATE TABEL"),
+        Reject(db_id="bare", kind="statement", reason="transpiled", detail="CREATE TABLE t"),
+        Reject(db_id="bare", kind="row", table="t", reason="UNIQUE", detail="1"),
+        Reject(db_id="bare", kind="row", table="t", reason="UNIQUE", detail="2"),
+        Reject(db_id="lost", kind="database", reason="payload_parse_error", detail="{"),
+    ]
+    root = build_corpus(tmp_path / "mixed", databases, rejects=rejects)
+    (tmp_path / "mixed/databases/bare/bare.sqlite").write_bytes(b"no database at all" * 100)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    counts = {(f.code, f.severity.value): (f.findings, f.count) for f in report.findings}
+    assert counts == {
+        ("few_rows", "error"): (1, 3),
+        ("database_refused", "error"): (1, 1),
+        ("unreadable_database", "error"): (1, 1),
+        ("ddl_refused", "error"): (1, 1),
+        ("ddl_refused", "note"): (1, 1),
+        ("rows_refused", "warning"): (1, 2),
+        ("missing_parents", "warning"): (1, 1),
+        ("fk_mismatch", "warning"): (1, 1),
+        ("fk_orphans", "warning"): (1, 1),
+        ("undecodable_text", "warning"): (1, 1),
+    }
+    assert report.rows.databases == 2
+
+
+def test_questions_asked_twice_and_placeholders(tmp_path: Path) -> None:
+    questions = [
+        ask("shop", "SELECT 5", "a", question="How many shops?"),
+        ask("shop", "SELECT 6", "b", question="how many  shops"),
+        ask("shop", "SELECT 5", "c", question="Which city?", style="casual"),
+        ask("shop", "SELECT 5", "c", question="...", style="verbose"),
+        ask("shop", "SELECT 7", "d", question="Which town?"),
+        ask("shop", "SELECT 7", "e", question="Which town?"),
+    ]
+    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    found = {(f.code, f.severity): f for f in report.findings}
+    conflict = found["duplicate_questions", Severity.WARNING].examples[0]
+    assert (conflict.question_id, "b, with other gold" in conflict.message) == ("a", True)
+    assert found["duplicate_questions", Severity.NOTE].examples[0].question_id == "d"
+    placeholder = found["placeholder_phrasing", Severity.WARNING].examples[0]
+    assert (placeholder.question_id, placeholder.count) == ("c", 1)
+    assert report.gold.golds == 3
+    assert report.gold.questions == 6
+
+
+@pytest.mark.parametrize(
+    "text", ["", " … ", "...", "<string>", "**Moderate**", "N/A", "[question]"]
+)
+def test_placeholders(text: str) -> None:
+    assert is_placeholder(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Why?", "List <b>all</b> shops", "**Moderate** question: how many?", "none of them?"]
+)
+def test_questions_are_no_placeholders(text: str) -> None:
+    assert not is_placeholder(text)
+
+
+def test_stored_results_are_evidence(tmp_path: Path) -> None:
+    right = '[["Bern", 10.0], ["Köln", 12.100000000001]]'
+    sql = "SELECT c.name, sum(sold) FROM shop JOIN city c ON c.id = city GROUP BY 1"
+    questions = [
+        ask("shop", sql, "right", stored_result=right),
+        ask("shop", sql + " ", "wrong", stored_result='[["Bern", 10.0]]'),
+        ask("shop", sql + "  ", "text", stored_result='{"error": "x"}'),
+    ]
+    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    (differs,) = [f for f in report.findings if f.code == "stored_result_differs"]
+    assert differs.severity is Severity.NOTE
+    assert [example.question_id for example in differs.examples] == ["text", "wrong"]

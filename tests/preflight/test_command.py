@@ -1,0 +1,136 @@
+"""`envbuild preflight` as a user meets it: exit codes, tables, files, shards, the page."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.io.parquet import read_records
+from envbuild.records.finding import Finding
+from tests.preflight.corpora import ask, build_corpus, build_sqlite
+from tests.preflight.test_checks import SHOP
+from tests.shared import shared_data
+
+FULL = "CREATE TABLE t(a); WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v+1 FROM n LIMIT 50)"
+FULL += "INSERT INTO t SELECT v FROM n;"
+
+
+def preflight(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "envbuild", "preflight", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80", "XDG_CACHE_HOME": "/nonexistent", **environment},
+    )
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("corpora")
+    questions = [
+        ask("shop", "SELECT name FROM shop ORDER BY sold DESC LIMIT 2", "q1"),
+        ask("shop", "SELECT nme FROM shop", "q2"),
+        ask("<b>&", "SELECT max(a) FROM t", "q3", question="Höchster <a>?"),
+    ]
+    build_corpus(root / "small", {"shop": SHOP, "<b>&": SHOP.replace("shop", "t")}, questions)
+    build_corpus(root / "full", {f"d{n}": FULL for n in range(9)}, [ask("d1", "SELECT a FROM t")])
+    return root
+
+
+def test_rows_per_table_come_first(corpora: Path) -> None:
+    run = preflight(corpora, "--signal", "off")
+    assert run.returncode == 1, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0] == "Rows per table"
+    assert lines[1].split()[:5] == ["corpus", "dbs", "tables", "rows", "median"]
+    assert lines[2].split() == ["full", "9", "9", "450", "50", "50", "50", "50", "0%", "0%"]
+    assert lines[3].split()[:5] == ["small", "2", "4", "14", "3.5"]
+    assert max(map(len, lines)) < 80
+    assert "\x1b" not in run.stdout
+    assert "gold_error" in run.stdout
+
+
+def test_json_is_one_document_and_the_files_are_there(corpora: Path) -> None:
+    run = preflight(corpora / "small", "--json", "--signal", "off")
+    document = json.loads(run.stdout)
+    assert document["format"] == "envbuild.preflight/1"
+    assert document == json.loads((corpora / "small" / "preflight.json").read_text())
+    findings = read_records(corpora / "small" / "findings.parquet", Finding)
+    assert len(findings) == sum(f["findings"] for f in document["corpora"][0]["findings"])
+    assert {f.code for f in findings if f.question_id == "q1"} == {"tie_sensitive_gold"}
+
+
+def test_exit_codes(corpora: Path, tmp_path: Path) -> None:
+    full = corpora / "full"
+    assert preflight(full, "--signal", "off").returncode == 0
+    strict = tmp_path / "strict.toml"
+    strict.write_text("median_error = 51")
+    assert preflight(full, "--signal", "off", "--thresholds", strict).returncode == 1
+    strict.write_text("median_eror = 51")
+    refused = preflight(full, "--thresholds", strict)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "median_error" in refused.stderr
+    assert preflight(tmp_path / "nope", "--json").returncode == 2
+    assert preflight(full, "--signal", "some").returncode == 2
+    assert preflight(full, "--shard", "2/2").returncode == 2
+
+
+def test_a_plain_folder_keeps_nothing_of_ours(tmp_path: Path) -> None:
+    build_sqlite(tmp_path / "plain" / "a" / "a.sqlite", FULL)
+    assert preflight(tmp_path / "plain").returncode == 0
+    assert sorted(p.name for p in (tmp_path / "plain").rglob("*")) == ["a", "a.sqlite"]
+    assert preflight(tmp_path / "plain", "--out", tmp_path / "out").returncode == 0
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "findings.parquet",
+        "preflight.json",
+    ]
+
+
+def test_workers_and_shards_give_the_same_bytes(corpora: Path, tmp_path: Path) -> None:
+    def files(out: Path) -> list[bytes]:
+        return [(out / name).read_bytes() for name in ("findings.parquet", "preflight.json")]
+
+    source = corpora / "small"
+    options = ("--signal", "off", "--out")
+    preflight(source, *options, tmp_path / "one", "--workers", 1, PYTHONHASHSEED="1")
+    preflight(source, *options, tmp_path / "two", "--workers", 2, PYTHONHASHSEED="2")
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    first = preflight(source, *options, tmp_path / "three", "--shard", "1/2")
+    assert (first.returncode, first.stdout) == (0, "")
+    assert "missing: 0" in first.stderr
+    assert preflight(source, *options, tmp_path / "three", "--shard", "0/2").returncode == 1
+    assert files(tmp_path / "one") == files(tmp_path / "three")
+    assert not (tmp_path / "three" / ".preflight").exists()
+
+
+def test_the_page_needs_nothing_else(corpora: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    preflight(corpora, "--signal", "off", "--html", page)
+    text = page.read_text()
+    assert "<svg" in text
+    assert "&lt;b&gt;&amp;" in text
+    assert "<b>&" not in text.replace("<b>&lt;", "")
+    assert not re.search(r"(?:src|href)=|@import|url\(|<script", text)
+
+
+def test_an_unwritable_folder_is_a_sentence(corpora: Path) -> None:
+    run = preflight(corpora / "full", "--signal", "off", "--out", "/proc/none", "--json")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("envbuild: cannot write")
+
+
+def test_synsql_without_rows_is_refused() -> None:
+    run = preflight(shared_data("synsql", "databases"), "--json")
+    rows = json.loads(run.stdout)["corpora"][0]["rows"]
+    assert (run.returncode, rows["databases"], rows["median"]) == (1, 193, 0)
+
+
+def test_bird_has_rows() -> None:
+    run = preflight(shared_data("bird", "dev_databases"), "--json")
+    rows = json.loads(run.stdout)["corpora"][0]["rows"]
+    assert (run.returncode, rows["tables"], rows["rows"]) == (0, 18, 53125)
