@@ -1,11 +1,10 @@
 """One episode's database: a session on its view, and what the tools know about its schema."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from envbuild.records.schema import Schema
 from envbuild.schema.graph import SchemaGraph
-from envbuild.schema.read import read_schema
 from envbuild.sql.executor import Session
 from envbuild.sql.names import declared_spelling, fold_name
 
@@ -13,9 +12,11 @@ from envbuild.sql.names import declared_spelling, fold_name
 class ViewSchema:
     """What a view holds; read once and shared by every episode on the same view."""
 
-    def __init__(self, schema: Schema, shown: Sequence[str] = ()) -> None:
+    def __init__(
+        self, schema: Schema, *, shown: Sequence[str] = (), virtual: Sequence[str] = ()
+    ) -> None:
         self.schema = schema
-        spelling = declared_spelling((*schema.table_names, *schema.views))
+        spelling = declared_spelling((*schema.table_names, *virtual, *schema.views))
         in_order = [spelling[name] for name in map(fold_name, shown) if name in spelling]
         self.tables: tuple[str, ...] = tuple(dict.fromkeys((*in_order, *spelling.values())))
         """Every table in shown order, then views."""
@@ -35,14 +36,14 @@ class ViewSchema:
 class EpisodeDatabase:
     """A session on a view and its schema; closing it closes the session."""
 
-    def __init__(self, session: Session, *, shown: Sequence[str] = ()) -> None:
+    def __init__(self, session: Session, schema: Callable[[], ViewSchema]) -> None:
         self.session = session
-        self._shown = tuple(shown)
+        self._read_schema = schema
 
     @cached_property
     def schema(self) -> ViewSchema:
-        """The view's schema, read at first use."""
-        return ViewSchema(read_schema(self.session.connection), self._shown)
+        """The view's schema, asked for at first use."""
+        return self._read_schema()
 
     def close(self) -> None:
         """Releases the session; a second call does nothing."""

@@ -4,12 +4,15 @@ Nothing here knows prompts' delimiters, tokens or transports (see `text_episode`
 tools run through a `Toolbox`. The rules are CONTRACT 10's.
 """
 
+import json
+
 import msgspec
 
 from envbuild.episode.final import final_sql
 from envbuild.episode.gate import normalised
 from envbuild.episode.parse import Call, Parsed, parse_completion
 from envbuild.episode.prompts import Prompts, fill
+from envbuild.episode.render import storable
 from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.tools import check_call
 from envbuild.errors import StateError
@@ -72,6 +75,7 @@ class Machine:
         """
         if self.over:
             raise StateError("the episode is over: reset before another step")
+        completion = storable(completion)
         parsed = parse_completion(completion, opened_thinking=self.opened_thinking)
         turn = Turn(
             index=len(self.turns),
@@ -134,7 +138,7 @@ class Machine:
         return done, notes
 
     def _run_call(self, call: Call) -> ToolCall:
-        arguments = msgspec.json.encode(call.arguments).decode() if call.tool else call.text
+        arguments = json.dumps(call.arguments, ensure_ascii=False) if call.tool else call.text
         problem = call.problem or check_call(
             call.tool, call.arguments, most_rows=self.settings.most_rows
         )
@@ -146,7 +150,13 @@ class Machine:
             done = self.toolbox.run(call.tool, call.arguments)
         if call.tool == "run_query":
             self._count_query(done)
-        return msgspec.structs.replace(done, arguments=arguments)
+        return msgspec.structs.replace(
+            done,
+            tool=storable(done.tool),
+            arguments=storable(arguments),
+            sql=storable(done.sql),
+            result=storable(done.result),
+        )
 
     def _count_query(self, done: ToolCall) -> None:
         if done.failed:
@@ -159,13 +169,13 @@ class Machine:
     def _submit(self, sql: str) -> ToolCall:
         if self.gated and normalised(sql) not in self.ran:
             return ToolCall(tool="submit_sql", result=self.prompts.gate, failed=True, sql=sql)
-        self.sql, self.answer_source = sql, "submit_sql"
+        self.sql, self.answer_source = storable(sql), "submit_sql"
         self.exploration_ended_by = self.ended_by = EndedBy.SUBMIT_SQL
         return ToolCall(tool="submit_sql", sql=sql)
 
     def _answer(self, sql: str) -> None:
         """The final turn's outcome: its SQL, or the last working query where that gives nothing."""
-        self.sql, self.answer_source = sql, "final_turn" if sql else ""
+        self.sql, self.answer_source = storable(sql), "final_turn" if sql else ""
         if not sql or not self.toolbox.runs(sql):
             self._fall_back()
         if self.answer_source == "last_working_query":

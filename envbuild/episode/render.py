@@ -58,6 +58,15 @@ def cap_text(text: str, characters: int) -> str:
     return f"{kept}\n(cut: {len(kept)} of {len(text)} characters shown)"
 
 
+def storable(text: str) -> str:
+    """`text` with U+FFFD for each lone surrogate: what UTF-8, and so every file, can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
     return _ESCAPES.get(character) or (

@@ -5,6 +5,7 @@ from typing import Any
 
 from envbuild.episode.chat import cut_at_stop, render_observation
 from envbuild.episode.database import EpisodeDatabase
+from envbuild.episode.render import storable
 from envbuild.episode.running import RunningEpisode
 from envbuild.errors import StateError
 from envbuild.records.episode import EndedBy, Task, TextRequest
@@ -63,7 +64,7 @@ class TextEpisode(RunningEpisode):
         """
         if self.over:
             raise StateError("the episode is over: reset before another step")
-        text, _ = cut_at_stop(self.chat, completion)
+        text, _ = cut_at_stop(self.chat, storable(completion))
         sampled = self._count(text) if completion_tokens is None else completion_tokens
         if context_tokens is not None:
             if self._prompt_tokens is None:

@@ -53,16 +53,34 @@ def build_view_image(path: Path, tables: Sequence[str]) -> bytes:
     """
     connection = apsw.Connection(":memory:", flags=_FLAGS)
     try:
+        _build(connection, path, tables)
+        return connection.serialize("main")
+    finally:
+        connection.close()
+
+
+def build_view_file(path: Path, tables: Sequence[str], out: Path) -> None:
+    """The same as a new file at `out`, without ever holding it in memory.
+
+    Raises as `build_view_image` does and then leaves a torn file: write to a temporary name.
+    """
+    connection = apsw.Connection(str(out), flags=_FLAGS)
+    try:
+        connection.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+        _build(connection, path, tables)
+    finally:
+        connection.close()
+
+
+def _build(connection: apsw.Connection, path: Path, tables: Sequence[str]) -> None:
+    try:
         _configure(connection, path)
         objects = [Object(*row) for row in connection.execute(_OBJECTS)]
         chosen = _choose(objects, tables)
         with connection:
             _copy(connection, objects, chosen)
-        return connection.serialize("main")
     except apsw.Error as e:
         raise CorpusError("view_not_built", str(e)) from e
-    finally:
-        connection.close()
 
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI

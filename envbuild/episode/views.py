@@ -1,0 +1,208 @@
+"""Views ready to open: built once, kept within a budget of bytes, shared by a group's episodes.
+
+Small views are kept as images in memory, and every episode opens a private copy. Larger ones lie
+in a folder as files that are opened immutable, whatever their size in no time and with one page
+cache for all. A view of every table of a large database is that database's own file.
+"""
+
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+
+from envbuild.episode.database import EpisodeDatabase, ViewSchema
+from envbuild.errors import SourceError
+from envbuild.io.files import atomic_path
+from envbuild.records.execution import Limits
+from envbuild.schema.read import read_schema
+from envbuild.sql.connect import SQLiteError, open_image, open_read_only
+from envbuild.sql.executor import DEFAULT_LIMITS, Session
+from envbuild.sql.names import fold_name
+from envbuild.sql.view import build_view_file, build_view_image
+
+MiB = 1024 * 1024
+SMALL = MiB // 2
+"""Bytes up to which every episode gets a private copy in memory."""
+_TABLES = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+)
+_VIRTUAL = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
+
+
+class View:
+    """One view, ready to open any number of times, from any thread."""
+
+    def __init__(
+        self, *, image: bytes = b"", file: Path | None = None, shown: Sequence[str]
+    ) -> None:
+        self.image = image
+        self.file = file
+        self.shown = tuple(shown)
+        self.owned_bytes = len(image)
+        """Bytes in memory, or on disk where the cache made the file."""
+
+    def open(self, limits: Limits) -> EpisodeDatabase:
+        """A database of one episode's own on this view."""
+        if self.file is None:
+            session = Session.open_image(self.image, limits=limits)
+        else:
+            session = Session.open_file(self.file, limits=limits)
+        return EpisodeDatabase(session, lambda: self.schema)
+
+    @cached_property
+    def schema(self) -> ViewSchema:
+        """Read through a connection of its own, so that no episode's authorizer is in the way."""
+        opened = open_image(self.image) if self.file is None else open_read_only(self.file)
+        with closing(opened) as connection:
+            virtual = [name for (name,) in connection.execute(_VIRTUAL)]
+            return ViewSchema(read_schema(connection), shown=self.shown, virtual=virtual)
+
+
+class ViewCache:
+    """Opens views, building each at its first use; safe to share among threads.
+
+    `memory_bytes` bounds the images kept, `disk_bytes` the files; the least recently used go first.
+    A file that goes stays readable for the episodes that have it open.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_bytes: int = 256 * MiB,
+        disk_bytes: int = 16 * 1024 * MiB,
+        folder: Path | None = None,
+    ) -> None:
+        self.memory_bytes = memory_bytes
+        self.disk_bytes = disk_bytes
+        self._folder = folder
+        self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
+        self._building: dict[tuple[str, ...], threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def open(
+        self,
+        path: Path,
+        tables: Sequence[str] | None = None,
+        *,
+        digest: str = "",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> EpisodeDatabase:
+        """A database of one episode's own in which only `tables` exist; None: every table.
+
+        `digest` (the file's SHA-256, where it is known) or else path, size and time of change tell
+        one database from another. Raises SourceError where `path` is no database, CorpusError
+        where a table is missing.
+        """
+        return self.view(path, tables, digest=digest).open(limits)
+
+    def view(self, path: Path, tables: Sequence[str] | None = None, *, digest: str = "") -> View:
+        """The view itself; see `open`."""
+        key = (digest or _identity(path), *(["*"] if tables is None else map(fold_name, tables)))
+        with self._lock:
+            if key in self._views:
+                self._views.move_to_end(key)
+                return self._views[key]
+            building = self._building.setdefault(key, threading.Lock())
+        with building:  # the group's first episode builds, the others wait for it
+            with self._lock:
+                if key in self._views:
+                    return self._views[key]
+            view = self._build(Path(path), tables, key)
+            with self._lock:
+                self._views[key] = view
+                self._building.pop(key, None)
+                self._evict()
+            return view
+
+    @property
+    def kept_bytes(self) -> tuple[int, int]:
+        """Bytes of images in memory, and of files on disk."""
+        with self._lock:
+            return self._kept_bytes()
+
+    def _build(self, path: Path, tables: Sequence[str] | None, key: tuple[str, ...]) -> View:
+        names = _tables_of(path) if tables is None or path.stat().st_size > SMALL else None
+        if tables is None:
+            return View(file=path, shown=names or ())
+        if names is not None and set(map(fold_name, names)) <= set(map(fold_name, tables)):
+            return View(file=path, shown=tables)
+        if path.stat().st_size <= 16 * SMALL:
+            image = build_view_image(path, tables)
+            if len(image) <= SMALL:
+                return View(image=image, shown=tables)
+        name = sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        file = self._files() / f"{name}.sqlite"
+        if not file.exists():
+            with atomic_path(file) as temporary:
+                build_view_file(path, tables, temporary)
+        view = View(file=file, shown=tables)
+        view.owned_bytes = file.stat().st_size
+        _ = view.schema  # read now: the file may be gone when an episode first asks
+        return view
+
+    def _files(self) -> Path:
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="envbuild-views-"))
+                weakref.finalize(self, _remove_folder, self._folder, os.getpid())
+            return self._folder
+
+    def _kept_bytes(self) -> tuple[int, int]:
+        views = self._views.values()
+        return (
+            sum(view.owned_bytes for view in views if view.file is None),
+            sum(view.owned_bytes for view in views if view.file is not None),
+        )
+
+    def _evict(self) -> None:
+        in_memory, on_disk = self._kept_bytes()
+        for key, view in list(self._views.items())[:-1]:  # never the one just asked for
+            if view.file is None and in_memory > self.memory_bytes:
+                in_memory -= view.owned_bytes
+            elif view.file is not None and on_disk > self.disk_bytes and view.owned_bytes:
+                on_disk -= view.owned_bytes
+                view.file.unlink(missing_ok=True)
+            else:
+                continue
+            del self._views[key]
+
+
+def open_database(
+    path: Path, tables: Sequence[str] | None = None, *, limits: Limits = DEFAULT_LIMITS
+) -> EpisodeDatabase:
+    """One database outside any manifest, for one episode: every table, or only `tables`."""
+    return _shared_cache().open(path, tables, limits=limits)
+
+
+@cache
+def _shared_cache() -> ViewCache:
+    return ViewCache()
+
+
+def _remove_folder(folder: Path, made_by: int) -> None:
+    """Removes the cache's files, but never from a forked child that merely inherited them."""
+    if os.getpid() == made_by:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _identity(path: Path) -> str:
+    try:
+        status = Path(path).stat()
+    except OSError as e:
+        raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
+    return f"{Path(path).absolute()}/{status.st_size}/{status.st_mtime_ns}"
+
+
+def _tables_of(path: Path) -> list[str]:
+    try:
+        with closing(open_read_only(path)) as connection:
+            return [name for (name,) in connection.execute(_TABLES)]
+    except SQLiteError as e:
+        raise SourceError(f"{path} is not a readable SQLite database: {e}") from e

@@ -1,0 +1,134 @@
+"""Token ids are the record; text and token episodes take the same turns."""
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.episode.chat import HubTokenizer
+from envbuild.episode.token_episode import TokenEpisode
+from envbuild.episode.views import open_database
+from envbuild.errors import StateError
+from envbuild.records.episode import ChatFormat, EpisodeSettings
+from envbuild.testing.tokenizer import ByteTokenizer
+from tests.episode.shop import TASK, VISIBLE, call, feed_all, query, shop, start, submit
+
+__all__ = ["shop"]
+TOKENIZER = ByteTokenizer()
+END = TOKENIZER.encode("<|im_end|>")[0]
+COUNT = "SELECT count(*) FROM customer"
+SCRIPTS = [
+    [call("list_tables"), f"<think>ü {submit('x')}</think>" + query(COUNT), submit(COUNT)],
+    [query("SELECT nope")] * 4 + ["```sql\nSELECT 1\n```"],
+    ["no call"] * 6 + [""],
+    [call("list_tables") * 48, COUNT],
+    [query(COUNT), "x" * 5000, "y" * 5000, submit(COUNT)],
+]
+
+
+def start_tokens(path: Path, **options: object) -> TokenEpisode:
+    database = open_database(path, VISIBLE)
+    return TokenEpisode(TASK, database, tokenizer=TOKENIZER, **options)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("stop_returned", [True, False])
+def test_text_and_tokens_take_the_same_turns(
+    shop: Path, script: list[str], stop_returned: bool
+) -> None:
+    settings = EpisodeSettings(episode_tokens=9000)
+    tokens = start_tokens(shop, settings=settings)
+    text = start(shop, settings=settings, count_tokens=lambda t: len(TOKENIZER.encode(t)))
+    for completion in script:
+        asked, wanted = tokens.next_request(), text.next_request()
+        assert (asked is None) == (wanted is None)
+        if asked is None or wanted is None:
+            break
+        assert TOKENIZER.decode(asked.context) == wanted.context
+        assert (asked.kind, asked.max_new_tokens) == (wanted.kind, wanted.max_new_tokens)
+        ids = TOKENIZER.encode(completion)[: asked.max_new_tokens]
+        cut = len(ids) == asked.max_new_tokens
+        sampled = [*ids, END] if stop_returned and not cut else ids
+        told = tokens.feed(sampled)
+        assert told == text.feed(
+            TOKENIZER.decode(ids), completion_tokens=len(sampled), truncated=cut
+        )
+    assert tokens.over == text.over
+    if tokens.over:
+        ours, theirs = tokens.record(), text.record()
+        assert (ours.turns, ours.sql, ours.ended_by) == (theirs.turns, theirs.sql, theirs.ended_by)
+
+
+def test_mask_and_logprobs_are_aligned(shop: Path) -> None:
+    episode = start_tokens(shop)
+    sampled = []
+    for completion in (call("list_tables"), submit(COUNT)):
+        ids = [*TOKENIZER.encode(completion), END]
+        sampled += ids
+        episode.feed(ids, [-0.5] * len(ids))
+    done = episode.record()
+    assert len(done.response_ids) == len(done.response_mask) == len(done.response_logprobs)
+    pairs = list(zip(done.response_ids, done.response_mask, done.response_logprobs, strict=True))
+    assert [token for token, mask, _ in pairs if mask] == sampled
+    assert {logprob for _, mask, logprob in pairs if mask} == {-0.5}
+    assert {logprob for _, mask, logprob in pairs if not mask} == {0.0}
+    shown = TOKENIZER.decode([token for token, mask, _ in pairs if not mask])
+    assert shown.startswith("\n<|im_start|>user\nTool result:\n")
+    assert shown.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    assert done.prompt_ids == tuple(TOKENIZER.encode(done.prompt))
+
+
+def test_a_turn_without_logprobs_leaves_none(shop: Path) -> None:
+    episode = start_tokens(shop)
+    episode.feed(TOKENIZER.encode(call("list_tables")), None)
+    ids = TOKENIZER.encode(submit(COUNT))
+    episode.feed(ids, [-1.0] * len(ids))
+    assert episode.record().response_logprobs == ()
+    with pytest.raises(StateError):
+        start_tokens(shop).feed([1, 2], [0.0])
+
+
+def test_what_is_sampled_past_the_stop_or_the_limit_is_dropped(shop: Path) -> None:
+    episode = start_tokens(shop, settings=EpisodeSettings(tool_turn_tokens=100))
+    episode.feed([*TOKENIZER.encode(call("list_tables")), END, *TOKENIZER.encode(submit(COUNT))])
+    assert not episode.over and episode.response_mask[-1] == 0
+    episode.feed(TOKENIZER.encode("x" * 300))
+    assert (episode.machine.turns[1].completion_tokens, episode.machine.turns[1].truncated) == (
+        100,
+        True,
+    )
+
+
+def test_the_response_never_exceeds_the_episodes_tokens(shop: Path) -> None:
+    episode = start_tokens(shop, settings=EpisodeSettings(episode_tokens=1500))
+    while (request := episode.next_request()) is not None:
+        episode.feed(TOKENIZER.encode("x" * request.max_new_tokens))
+    assert episode.record().ended_by == "token_budget"
+    assert len(episode.response_ids) <= 1500
+
+
+def test_the_prompt_may_open_the_thinking(shop: Path) -> None:
+    episode = start(shop, chat=ChatFormat(assistant_opening="<think>\n"))
+    request = episode.next_request()
+    assert request is not None and request.context.endswith("<|im_start|>assistant\n<think>\n")
+    feed_all(episode, [f"{submit('SELECT 1')}</think>{submit(COUNT)}"])
+    assert episode.record().sql == COUNT
+
+
+class HubLike:
+    """What a Hugging Face tokenizer answers, as far as the adapter asks."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return ([0] if add_special_tokens else []) + TOKENIZER.encode(text)
+
+    def decode(
+        self, ids: list[int], skip_special_tokens: bool, clean_up_tokenization_spaces: bool
+    ) -> str:
+        assert not skip_special_tokens and not clean_up_tokenization_spaces
+        return TOKENIZER.decode(ids)
+
+
+def test_a_hub_tokenizer_adds_and_drops_nothing() -> None:
+    tokenizer = HubTokenizer(HubLike())
+    text = "<|im_start|>user\n<think>ü"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode(text) == TOKENIZER.encode(text)

@@ -1,0 +1,183 @@
+"""Every tool sees the view and nothing else; whatever is asked gets text, never an exception."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from envbuild.episode.render import cap_text, render_cell, render_rows
+from envbuild.episode.toolbox import Toolbox
+from envbuild.episode.tools import TOOLS, check_call, render_tools, tool_schemas
+from envbuild.episode.views import open_database
+from envbuild.records.episode import EpisodeSettings, ToolCall
+from tests.episode.shop import VISIBLE, call, query, shop, start
+
+__all__ = ["shop"]
+
+
+def use(path: Path, tool: str, **arguments: Any) -> ToolCall:
+    settings = EpisodeSettings()
+    assert not check_call(tool, arguments, most_rows=settings.most_rows)
+    return Toolbox(open_database(path, VISIBLE), settings).run(tool, arguments)
+
+
+def test_list_tables_keeps_the_shown_order(shop: Path) -> None:
+    assert use(shop, "list_tables").result.split("\n") == list(VISIBLE)
+
+
+def test_describe_table_shows_the_ddl_without_hidden_tables(shop: Path) -> None:
+    shown = use(shop, "describe_table", table_name="SALE").result
+    assert shown.startswith("CREATE TABLE sale (\n  id INTEGER PRIMARY KEY,")
+    assert "REFERENCES customer(id)" in shown and "secret_id INT\n)" in shown
+
+
+def test_foreign_keys(shop: Path) -> None:
+    keys = "sale.customer_id -> customer.id\nsale.sku -> product.sku"
+    assert use(shop, "foreign_keys").result == keys
+    assert use(shop, "foreign_keys", table_name="product").result == keys.split("\n")[1]
+    assert use(shop, "foreign_keys", table_name="lonely").result == "(no foreign keys)"
+
+
+def test_join_path(shop: Path) -> None:
+    chain = use(shop, "join_path", table_a="customer", table_b="Product").result
+    assert chain == "sale.customer_id -> customer.id\nsale.sku -> product.sku"
+    assert "no chain" in use(shop, "join_path", table_a="sale", table_b="lonely").result
+    assert "no join" in use(shop, "join_path", table_a="sale", table_b="SALE").result
+
+
+def test_rows_are_capped_and_said_to_be(shop: Path) -> None:
+    sample = use(shop, "sample_rows", table_name="customer", limit=2)
+    assert sample.result == (
+        "columns: id | name | city\n1 | c1 | None\n2 | c2 | None\n"
+        "(the first 2 rows; there are more)"
+    )
+    assert sample.rows == 2
+    ran = use(shop, "run_query", sql="SELECT id FROM customer")
+    assert ran.result == "1\n2\n3\n4\n5\n(the first 5 rows; there are more)"
+    assert use(shop, "run_query", sql="SELECT id FROM customer LIMIT 5").result == "1\n2\n3\n4\n5"
+    assert use(shop, "run_query", sql="SELECT 1 WHERE 0").result == "(no rows)"
+    assert use(shop, "sample_rows", table_name="lonely").result == "columns: n\n1\nNone\n3"
+    cities = use(shop, "distinct_values", table_name="customer", column_name="CITY")
+    assert cities.result == "None\nBern"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM secret",
+        "SELECT count(*) FROM secret",
+        "SELECT 1 FROM main.secret",
+        "SELECT (SELECT answer FROM secret)",
+        "SELECT * FROM sale JOIN secret ON 1",
+        "SELECT * FROM pragma_table_info('secret')",
+        "SELECT * FROM pragma_table_list WHERE name = 'secret'",
+        "SELECT * FROM pragma_database_list",
+        "PRAGMA table_info(secret)",
+        "SELECT sql FROM sqlite_schema WHERE sql LIKE '%REFERENCES secret%'",
+        "SELECT name FROM sqlite_master WHERE name LIKE '%secret%'",
+    ],
+)
+def test_a_hidden_table_does_not_exist(shop: Path, sql: str) -> None:
+    shown = use(shop, "run_query", sql=sql)
+    assert "answer" not in shown.result and "hidden words" not in shown.result
+    assert str(shop.parent) not in shown.result
+    assert "secret" not in shown.result.replace("no such table: secret", "").replace(
+        "no such table: main.secret", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("list_table", {}, "no tool 'list_table'; the tools are list_tables"),
+        ("list_tables", {"x": 1}, "takes no argument 'x'"),
+        ("describe_table", {}, "needs the argument 'table_name'"),
+        ("describe_table", {"table_name": 5}, "must be of type string"),
+        ("describe_table", {"table_name": ""}, "is empty"),
+        ("describe_table", {"table_name": "secret"}, "no such table: secret; the tables are"),
+        ("describe_table", {"table_name": "customers"}, "did you mean customer?"),
+        ("describe_table", {"table_name": "sale; DROP TABLE sale"}, "no such table"),
+        ("describe_table", {"table_name": 'sale"'}, "no such table"),
+        ("sample_rows", {"table_name": "sale", "limit": -1}, "must be from 1 to 50"),
+        ("sample_rows", {"table_name": "sale", "limit": 10**30}, "must be from 1 to 50"),
+        ("sample_rows", {"table_name": "sale", "limit": 0}, "must be from 1 to 50"),
+        ("sample_rows", {"table_name": "sale", "limit": True}, "must be of type integer"),
+        ("sample_rows", {"table_name": "sale", "limit": "5"}, "must be of type integer"),
+        ("sample_rows", {"table_name": "sale", "limit": 1.5}, "must be of type integer"),
+        (
+            "distinct_values",
+            {"table_name": "customer", "column_name": "naem"},
+            "no such column: naem in customer; did you mean name?",
+        ),
+        ("run_query", {"sql": "SELECT nope FROM sale"}, "no such column: nope"),
+        ("run_query", {"sql": "DELETE FROM sale"}, "Error:"),
+        ("run_query", {"sql": "SELECT '\ud800'"}, "Error:"),
+    ],
+)
+def test_a_wrong_call_gets_an_error_and_the_episode_goes_on(
+    shop: Path, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    episode = start(shop)
+    observation = episode.feed(call(tool, **arguments))
+    assert said in observation and "[5 tool turns left" in observation
+    assert episode.machine.turns[0].calls[0].failed
+    assert msgspec.json.encode(episode.machine.turns), "whatever was written can be stored"
+    assert "Error" not in episode.feed(query("SELECT count(*) FROM sale"))
+
+
+def test_prompt_schema_and_validation_come_from_one_description() -> None:
+    schemas = {s["function"]["name"]: s["function"] for s in tool_schemas(most_rows=50)}
+    assert list(schemas) == [tool.name for tool in TOOLS]
+    for tool in TOOLS:
+        assert f"- {tool.signature}: {tool.text}" in render_tools()
+        parameters = schemas[tool.name]["parameters"]
+        filled = {
+            name: {"string": "x", "integer": 3}[described["type"]]
+            for name, described in parameters["properties"].items()
+        }
+        assert not check_call(tool.name, filled, most_rows=50)
+        for name in parameters["required"]:
+            less = {key: value for key, value in filled.items() if key != name}
+            assert check_call(tool.name, less, most_rows=50)
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        (None, "None"),
+        ("None", "'None'"),
+        ("null", "'null'"),
+        ("", "''"),
+        (" x", "' x'"),
+        ("it's", "it's"),
+        ("'it'", "'''it'''"),
+        ("a | b", "'a | b'"),
+        ("a\nb\\", "'a\\nb\\\\'"),
+        ("a\\b", "a\\b"),
+        ("\x00\x1b", "'\\x00\\x1b'"),
+        ("X'00'", "'X''00'''"),
+        (b"\x00\xff", "X'00FF'"),
+        (b"", "X''"),
+        (float("inf"), "9e999"),
+        (float("-inf"), "-9e999"),
+        ("9e999", "'9e999'"),
+        (1.0, "1.0"),
+        (2**63 - 1, "9223372036854775807"),
+        ("ä" * 300, "ä" * 200 + "… (300 characters)"),
+        (b"a" * 300, "X'" + "61" * 100 + "'… (300 bytes)"),
+    ],
+)
+def test_cells(cell: Any, shown: str) -> None:
+    assert render_cell(cell, characters=200) == shown
+
+
+def test_a_row_is_cells_with_bars() -> None:
+    assert render_rows([(1, None), ("a", 2.5)], cell_characters=9) == "1 | None\na | 2.5"
+
+
+def test_a_long_observation_is_cut_and_says_so(shop: Path) -> None:
+    assert cap_text("ab\n" * 10, 15) == "ab\n" * 5 + "(cut: 14 of 30 characters shown)"
+    assert cap_text("short", 15) == "short"
+    wide = use(shop, "run_query", sql="SELECT " + ", ".join(["hex(zeroblob(90))"] * 200))
+    assert len(wide.result) < 8200 and "characters shown)" in wide.result
