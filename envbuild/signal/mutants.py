@@ -6,7 +6,7 @@ questions by what it measures could not be compared between two databases of one
 
 import hashlib
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 import msgspec
@@ -21,6 +21,9 @@ from envbuild.sql.mutants.tree import GoldTree
 
 CAP = 12
 """Mutants a gold: more move a question's score by under 0.03 (SIGNAL 1)."""
+
+MOST_AN_OPERATOR = 3
+"""Mutants of one operator a gold: a short query's score must not be about one kind of change."""
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +77,7 @@ def draw_mutants(
     mutants: list[Mutant] = []
     unseen = operators_unseen_by(verdict, tree)
     queue = deque(entry for entry in _shuffled_sites(tree, seed) if entry[0] not in unseen)
+    made: Counter[str] = Counter()
     while queue and len(mutants) < cap:
         operator, sites = queue.popleft()
         while sites:
@@ -83,8 +87,9 @@ def draw_mutants(
             seen.add(sql)
             if compiles(sql):
                 mutants.append(Mutant(operator=operator, sql=sql))
+                made[operator] += 1
                 break
-        if sites:
+        if sites and made[operator] < MOST_AN_OPERATOR:
             queue.append((operator, sites))
     return MutantSet(gold_sql=rendered, mutants=tuple(mutants), seed=seed)
 

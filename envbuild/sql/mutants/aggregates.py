@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 
 from sqlglot import exp
 
@@ -15,8 +14,6 @@ from envbuild.sql.mutants.proofs import (
 )
 from envbuild.sql.mutants.tree import GoldTree, Source, SourceColumn
 
-COLUMNS_A_COUNT = 3
-"""Columns tried in place of one COUNT(*): more would make it the whole score of a short query."""
 _OTHER_AGGREGATES: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
     exp.Max: (exp.Min,),
     exp.Min: (exp.Max,),
@@ -49,11 +46,9 @@ def count_col(tree: GoldTree) -> Iterator[Edit]:
     """COUNT(*) and COUNT(column) exchanged, where the column may be NULL."""
     for node in tree.each(exp.Count):
         if isinstance(node.this, exp.Star):
-            nullable = (
-                pair for pair in _columns_near(tree, node) if not is_never_null(tree, *pair)
-            )
-            for source, column in islice(nullable, COLUMNS_A_COUNT):
-                yield swap(node, partial(_count_of, source, column, distinct=False))
+            for source, column in _columns_near(tree, node):
+                if not is_never_null(tree, source, column):
+                    yield swap(node, partial(_count_of, source, column, distinct=False))
         elif isinstance(node.this, exp.Column):
             found = tree.resolve(node.this)
             if found and not is_never_null(tree, *found):
@@ -70,13 +65,9 @@ def count_distinct(tree: GoldTree) -> Iterator[Edit]:
             ):
                 yield swap(inner, inner.expressions[0].copy)
         elif isinstance(inner, exp.Star):
-            repeating = (
-                (source, column)
-                for source, column in _columns_near(tree, node)
-                if not (column.unique and _is_alone(tree, source))
-            )
-            for source, column in islice(repeating, COLUMNS_A_COUNT):
-                yield swap(node, partial(_count_of, source, column, distinct=True))
+            for source, column in _columns_near(tree, node):
+                if not (column.unique and _is_alone(tree, source)):
+                    yield swap(node, partial(_count_of, source, column, distinct=True))
         elif isinstance(node, exp.Count) and not count_ignores_duplicates(tree, inner):
             yield swap(inner, partial(_distinct_of, inner))
 

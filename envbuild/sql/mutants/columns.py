@@ -40,8 +40,19 @@ def col_window(tree: GoldTree) -> Iterator[Edit]:
 
 
 def group_col(tree: GoldTree) -> Iterator[Edit]:
-    """Another column in GROUP BY."""
+    """Another column in GROUP BY: of the same class, or one that the output shows."""
     yield from _swaps_in(tree, "group")
+    for group in tree.each(exp.Group):
+        select = group.parent
+        shown = [
+            value
+            for value in (select.expressions if isinstance(select, exp.Select) else ())
+            if isinstance(value, exp.Column) and not value.is_star
+        ]
+        for term in group.expressions:
+            for value in shown:
+                if isinstance(term, exp.Column) and value.name.lower() != term.name.lower():
+                    yield swap(term, value.copy)
 
 
 def group_drop(tree: GoldTree) -> Iterator[Edit]:

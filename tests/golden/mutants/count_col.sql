@@ -2,6 +2,7 @@ SELECT COUNT(*) FROM singer
 SELECT COUNT(singer.country) FROM singer
 SELECT COUNT(singer.age) FROM singer
 SELECT COUNT(singer.height) FROM singer
+SELECT COUNT(singer.born) FROM singer
 
 SELECT COUNT(country) FROM singer
 SELECT COUNT(*) FROM singer

@@ -10,3 +10,5 @@ SELECT COUNT(*) FROM singer
 SELECT COUNT(DISTINCT singer.name) FROM singer
 SELECT COUNT(DISTINCT singer.country) FROM singer
 SELECT COUNT(DISTINCT singer.age) FROM singer
+SELECT COUNT(DISTINCT singer.height) FROM singer
+SELECT COUNT(DISTINCT singer.born) FROM singer

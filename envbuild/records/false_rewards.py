@@ -1,0 +1,86 @@
+"""How many real wrong predictions a database would pay, and what it would refuse."""
+
+import msgspec
+
+from envbuild.records.signal import AliveOperator
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One question with its gold and, where there is one, a prediction."""
+
+    question_id: str
+    db_id: str
+    gold_sql: str
+    predicted_sql: str | None = None
+
+
+class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to fill databases and pay for equality on them: a row of the table."""
+
+    policy: str
+    """`2 rows`, `2 rows, naive`, `2 rows + 1 guided variant`, `full`, …"""
+    wrong: int
+    """Predictions that run on the full database and are wrong there."""
+    paid: int
+    """Of those, how many would get the full reward."""
+    right: int
+    """Predictions equal to their gold on the full database."""
+    refused: int
+    """Of those, how many would not get the full reward."""
+    wrong_on_empty: int
+    """Wrong predictions whose gold has no rows on the visible database."""
+    paid_on_empty: int
+    questions: int
+    """Questions with a signal score on the visible database."""
+    signal_low: float | None
+    signal_high: float | None
+    """Means over the questions; presumed equivalents are those no state of the databases told."""
+    share_below_half: float | None
+    empty_golds: float | None
+    """Share of questions whose gold has no rows on the visible database."""
+
+    @property
+    def paid_share(self) -> float | None:
+        """Wrong predictions paid, of all wrong ones that run; None without predictions."""
+        return self.paid / self.wrong if self.wrong else None
+
+    @property
+    def refused_share(self) -> float | None:
+        """Right predictions refused, of all right ones; None without predictions."""
+        return self.refused / self.right if self.right else None
+
+    @property
+    def wrong_among_paid(self) -> float | None:
+        """Wrong predictions among all that get the full reward; None where there is none."""
+        paid = self.paid + self.right - self.refused
+        return self.paid / paid if paid else None
+
+
+class ScoreBin(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions whose score on the sparse cut lies in one band, and what they pay."""
+
+    low: float
+    high: float
+    wrong: int
+    paid: int
+
+
+class FalseRewards(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole study of one benchmark."""
+
+    name: str
+    databases: int
+    questions: int
+    predictions: int
+    rows: tuple[PolicyRow, ...]
+    bins: tuple[ScoreBin, ...]
+    """By the score at 2 rows."""
+    spearman: float | None
+    """Of the question's score at 2 rows against wrong predictions paid; None without any."""
+    top_alive: tuple[AliveOperator, ...]
+    """At full data."""
+    verdict: str
+    """What pays: the reward's."""
+    signal_verdict: str
+    states: int
+    """Fillings of each database behind the presumed equivalents."""
