@@ -78,7 +78,5 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[TableGrowth, ...]
     golds: tuple[GoldState, ...]
     rows: tuple[AddedRow, ...]
-    nulled: int = 0
-    """New references set NULL because no parent could be had."""
     rejected_batches: int = 0
     """Batches rolled back: they emptied a gold, orphaned a row or killed nothing."""

@@ -8,6 +8,10 @@ Site = tuple[int, str]
 """One column of one table occurrence: (position in `Frame.sources`, declared column name)."""
 
 
+Extreme = tuple[Site, bool]
+"""A column and whether its largest values come first."""
+
+
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """One comparison of a column with literals or with another column."""
 
@@ -49,10 +53,12 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """Columns in which siblings must differ, from COUNT(DISTINCT …) bounds."""
     limit: int = 0
     """The outermost LIMIT; 0 where there is none."""
-    ordered: tuple[Site, ...] = ()
+    ordered: tuple[Extreme, ...] = ()
     """Columns that decide which rows a LIMIT or a row number keeps: ties there are chance."""
-    counted: bool = False
-    """The LIMIT is decided by a COUNT, so fan-outs should not tie."""
+    extremes: tuple[Extreme, ...] = ()
+    """Columns whose largest or smallest values show: ranks, MAX, MIN."""
+    counted: str = ""
+    """`asc` or `desc` where a COUNT decides a LIMIT or a rank, so fan-outs should not tie."""
     shown: tuple[Site, ...] = ()
     """Columns of the outermost projection."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from envbuild.records.demand import Clause, Condition, Frame, Site
+from envbuild.records.demand import Clause, Condition, Extreme, Frame, Site
 from envbuild.sql.origins import MIXED, Origin
 
 MOST_SOURCES = 40
@@ -107,8 +107,9 @@ class Draft:
     siblings: int = 1
     distinct: list[Site] = field(default_factory=list)
     limit: int = 0
-    ordered: list[Site] = field(default_factory=list)
-    counted: bool = False
+    ordered: list[Extreme] = field(default_factory=list)
+    extremes: list[Extreme] = field(default_factory=list)
+    counted: str = ""
     shown: tuple[Site, ...] = ()
 
     def add(self, table: str) -> int:
@@ -129,8 +130,8 @@ class Draft:
         """A bound on a count or a rank, as the number of siblings that reaches past it."""
         if left.kind == "rank":
             self.group = left.group
-            if left.chance:
-                self.ordered.extend(left.order)
+            (self.ordered if left.chance else self.extremes).extend(left.order)
+            self.counted = self.counted or left.counted
         numbers = [side.value for side in right if isinstance(side.value, int | float)]
         if not numbers:
             return
@@ -139,7 +140,7 @@ class Draft:
             wanted = 1
         self.siblings = max(self.siblings, min(wanted, MOST_SIBLINGS))
         if left.kind == "count":
-            self.distinct.extend(left.order)
+            self.distinct.extend(left.counts)
 
     def copied(self) -> "Draft":
         """A draft of its own with the same rows asked for."""
@@ -152,6 +153,7 @@ class Draft:
             optional=list(self.optional),
             distinct=list(self.distinct),
             ordered=list(self.ordered),
+            extremes=list(self.extremes),
         )
 
     def frozen(self) -> Frame:
@@ -167,6 +169,7 @@ class Draft:
             distinct=tuple(dict.fromkeys(self.distinct)),
             limit=self.limit,
             ordered=tuple(dict.fromkeys(self.ordered)),
+            extremes=tuple(dict.fromkeys(self.extremes)),
             counted=self.counted,
             shown=self.shown,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from envbuild.records.demand import Site
+from envbuild.records.demand import Extreme, Site
 from envbuild.records.execution import Value
 
 PASSED = (exp.Paren, exp.Alias, exp.Cast, exp.TryCast, exp.Round, exp.Coalesce, exp.Collate)
@@ -32,8 +32,12 @@ class Origin:
     fold: str = ""
     group: tuple[Site, ...] = ()
     """For a rank: its partition."""
-    order: tuple[Site, ...] = ()
-    """For a rank: what it is ordered by; for a distinct count: what is counted."""
+    order: tuple[Extreme, ...] = ()
+    """For a rank: what it is ordered by."""
+    counted: str = ""
+    """For a rank: `asc` or `desc` where it is ordered by a count."""
+    counts: tuple[Site, ...] = ()
+    """For a distinct count: what is counted."""
     chance: bool = False
     """A row number: ties are chance."""
 
@@ -101,6 +105,11 @@ def _subject(node: exp.Expr) -> exp.Expr:
     return inner if isinstance(inner, exp.Expr) else exp.Null()
 
 
+def descends(key: exp.Expr) -> bool:
+    """True for an ORDER BY key that puts the largest first."""
+    return bool(key.args.get("desc"))
+
+
 def _whole(node: exp.Expr | None) -> str:
     found = literal_of(node) if node is not None else None
     return str(found[0]) if found and isinstance(found[0], int) else ""
@@ -113,7 +122,7 @@ def _folded(node: exp.Expr, name: str, look: Look) -> Origin:
         inner = inner.expressions[0]
     if name == "count":
         counted = origin_of(inner, look) if distinct else MIXED
-        return Origin(kind="count", order=(counted.site,) if counted.site else ())
+        return Origin(kind="count", counts=(counted.site,) if counted.site else ())
     if not isinstance(inner, exp.Expr):
         return MIXED
     found = origin_of(inner, look)
@@ -125,11 +134,12 @@ def _windowed(node: exp.Window, look: Look) -> Origin:
         return origin_of(node.this, look)
     parts = [origin_of(part, look) for part in node.args.get("partition_by") or ()]
     order = node.args.get("order")
-    keys = [origin_of(key.this, look) for key in order.expressions] if order else []
+    keys = [(origin_of(k.this, look), descends(k)) for k in (order.expressions if order else ())]
     return Origin(
         kind="rank",
         group=tuple(part.site for part in parts if part.site),
-        order=tuple(key.site for key in keys if key.site),
+        order=tuple((key.site, desc) for key, desc in keys if key.site),
+        counted=next(("desc" if desc else "asc" for key, desc in keys if key.kind == "count"), ""),
         chance=isinstance(node.this, exp.RowNumber),
     )
 

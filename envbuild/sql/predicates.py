@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from envbuild.records.demand import Clause, Demand, Frame, Site
 from envbuild.records.schema import Schema
 from envbuild.sql.frames import Draft, Relation, Scope
-from envbuild.sql.origins import MIXED, Origin
+from envbuild.sql.origins import MIXED, Origin, descends
 from envbuild.sql.requirements import ConditionReader
 
 MOST_PARTS = 24
@@ -172,6 +172,9 @@ class _Walker(ConditionReader):
         scope: Scope | None = None,
     ) -> None:
         limit = node.args.get("limit")
+        for found in relation.origins:
+            if found.site and found.fold in ("max", "min"):
+                draft.extremes.append((found.site, found.fold == "max"))
         if limit is None:
             return
         if outermost and isinstance(limit.expression, exp.Literal):
@@ -182,9 +185,9 @@ class _Walker(ConditionReader):
             if origin is MIXED and scope is not None:
                 origin = self.origin(key.this, scope)
             if origin.kind == "count":
-                draft.counted = True
+                draft.counted = draft.counted or ("desc" if descends(key) else "asc")
             elif origin.site:
-                draft.ordered.append(origin.site)
+                draft.ordered.append((origin.site, descends(key)))
 
     # sources
 

@@ -14,15 +14,25 @@ from envbuild.records.amplified import (
     Growth,
     TableGrowth,
 )
+from envbuild.records.demand import Demand
 from envbuild.schema.read import read_schema
+from envbuild.signal.amplify.guide import Guide, Hunt, open_hunts
 from envbuild.signal.amplify.plan import plan_workspace
 from envbuild.signal.amplify.rows import RowMaker
 from envbuild.signal.amplify.scenario import Scene, Stage, open_scene
 from envbuild.signal.amplify.tables import Workspace
+from envbuild.signal.amplify.ties import rests_on_tie, tied_groups
 from envbuild.signal.amplify.watch import Watch
 from envbuild.sql.connect import open_writable_image
 from envbuild.sql.predicates import read_demand
 from envbuild.sql.results import encode_rows
+
+RESTORE_TRIES = 3
+"""Rounds of scenarios for golds that a whole group's rows have emptied."""
+FILL_STEPS = 4
+"""Batches a table is filled in where filling it at once empties a gold."""
+UNTIE_TRIES = 4
+"""Combinations tried to break a tie under a gold's LIMIT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +73,10 @@ class _Run:
         distinct = list(dict.fromkeys(gold.sql for gold in golds))
         demands = [read_demand(sql, workspace.schema) for sql in distinct]
         ranks = plan_workspace(workspace, demands, observed=settings.observed, rng=rng)
-        self.scenes: dict[str, list[Scene]] = {}
-        for sql, demand in zip(distinct, demands, strict=True):
-            opened = [open_scene(frame, workspace, ranks) for frame in demand.frames]
-            self.scenes[sql] = [scene for scene in opened if scene is not None]
+        self.ranks = ranks
+        self.scenes = {
+            sql: self._opened(demand) for sql, demand in zip(distinct, demands, strict=True)
+        }
         self.order = sorted(ranks, key=lambda name: ranks[name])
         self.stage = Stage(RowMaker(workspace, rng), rng)
         self.watch = Watch(workspace, distinct)
@@ -74,18 +84,46 @@ class _Run:
             name: rng.randint(settings.rows_low, settings.rows_high) for name in self.order
         }
         self.rejected = 0
-        self.nulled = 0
+        self.hunts: dict[str, Hunt] = {}
+        if settings.guided:
+            self.hunts = open_hunts(distinct, workspace.schema, self.watch)
 
     def grow(self) -> None:
         """All phases, in groups of golds."""
         sqls = list(self.scenes)
         for start in range(0, len(sqls), self.settings.group):
             group = sqls[start : start + self.settings.group]
-            self._guarded(partial(self._scenarios, group))
+            lengths = self.workspace.mark("whole")
+            self._scenarios(group)
             if start == 0:
                 for name in self.order:
-                    self._guarded(partial(self._fill, name))
+                    self._fill(name, self.targets[name])
+            if self._restored():
+                self.workspace.release("whole")
+            else:
+                self.workspace.roll_back("whole", lengths)
+                self._carefully(group, fill=start == 0)
             self._repair(group)
+            if self.settings.guided:
+                self._guide(group)
+            self._untie(group)
+
+    def _restored(self) -> bool:
+        """True where no gold is emptied, if need be after playing what the emptied ones ask for."""
+        for _ in range(RESTORE_TRIES):
+            emptied = self.watch.emptied()
+            if not emptied:
+                return True
+            self._scenarios(emptied)
+        return not self.watch.emptied()
+
+    def _carefully(self, group: Sequence[str], *, fill: bool) -> None:
+        """The same in small batches, each taken back where it empties a gold."""
+        for sql in group:
+            self._guarded(partial(self._scenarios, [sql]))
+        for step in range(1, FILL_STEPS + 1 if fill else 0):
+            for name in self.order:
+                self._guarded(partial(self._fill, name, self.targets[name] * step // FILL_STEPS))
 
     def _guarded(self, phase: Callable[[], None]) -> None:
         lengths = self.workspace.mark("phase")
@@ -105,18 +143,23 @@ class _Run:
         frame = scene.frame
         for _ in range(max(1, min(frame.limit + 1, 4)) if frame.limit else 1):
             self.stage.group(scene, frame.siblings)
+        lead = bool(frame.ordered or frame.extremes)
         for number in range(len(frame.clauses)):
-            self.stage.play(scene, miss=number)
+            self.stage.play(scene, miss=number, lead=lead)
+        if lead:
+            self.stage.play(scene, lead=True)
+        if frame.siblings > 1:
+            self.stage.group(scene, frame.siblings - 1)
         for condition in frame.soft[:4]:
             self.stage.play(scene, soft=condition)
         if frame.optional:
             self.stage.play(scene, bare=True)
         if frame.shown:
-            self.stage.group(scene, 2, duplicate=True)
+            self.stage.group(scene, max(2, frame.siblings), duplicate=True)
 
-    def _fill(self, name: str) -> None:
+    def _fill(self, name: str, target: int) -> None:
         table = self.workspace.tables[name]
-        missing = self.targets[name] - len(table.rows)
+        missing = target - len(table.rows)
         failures = 0
         while missing > 0 and failures < 10:
             if self.stage.maker.make(table, {}) is None:
@@ -130,6 +173,55 @@ class _Run:
                 if self.watch.rows(sql) != 0:
                     break
                 self._guarded(partial(self._scenarios, [sql]))
+
+    def _guide(self, group: Sequence[str]) -> None:
+        guide = Guide(self.workspace, self.stage, self.watch, self._read_scenes, self.rng)
+        for sql in group:
+            if sql in self.hunts:
+                guide.hunt(self.hunts[sql])
+        self.rejected += guide.rejected
+
+    def _untie(self, group: Sequence[str]) -> None:
+        """More rows for the winning group of a gold that rests on a tie; kept where that helps."""
+        for sql in group:
+            for _ in range(UNTIE_TRIES):
+                if not self.scenes[sql] or not rests_on_tie(sql, self.watch.run):
+                    break
+                lengths = self.workspace.mark("untie")
+                scenes = self.scenes[sql]
+                for scene in scenes:
+                    for keys in tied_groups(scene, self.workspace.connection):
+                        self.stage.play(scene, keep=keys, reuse=0.0)
+                if not any(scene.frame.counted for scene in scenes):
+                    self.stage.play(scenes[0], lead=True)
+                if rests_on_tie(sql, self.watch.run) or self.watch.emptied():
+                    self.workspace.roll_back("untie", lengths)
+                else:
+                    self.workspace.release("untie")
+
+    def _opened(self, demand: Demand) -> list[Scene]:
+        opened = [open_scene(frame, self.workspace, self.ranks) for frame in demand.frames]
+        return [scene for scene in opened if scene is not None]
+
+    def _state(self, gold: Gold) -> GoldState:
+        hunt = self.hunts.get(gold.sql)
+        killed = 0
+        if hunt is not None:
+            alive = self.watch.alive(gold.sql, hunt.mutants, range(len(hunt.mutants)))
+            killed = len(hunt.mutants) - len(alive)
+        return GoldState(
+            db_id=self.db_id,
+            question_id=gold.question_id,
+            rows_before=self.watch.before[gold.sql],
+            rows_after=self.watch.rows(gold.sql),
+            mutants=len(hunt.mutants) if hunt else 0,
+            killed_before=hunt.killed_before if hunt else 0,
+            killed=killed,
+            tie_sensitive=rests_on_tie(gold.sql, self.watch.run),
+        )
+
+    def _read_scenes(self, sql: str) -> list[Scene]:
+        return self._opened(read_demand(sql, self.workspace.schema))
 
     def growth(self) -> Growth:
         """What was added, in insertion order per table."""
@@ -158,19 +250,10 @@ class _Run:
                         cells=encode_rows([tuple(cells)]),
                     )
                 )
-        golds = tuple(
-            GoldState(
-                db_id=self.db_id,
-                question_id=gold.question_id,
-                rows_before=self.watch.before[gold.sql],
-                rows_after=self.watch.rows(gold.sql),
-            )
-            for gold in self.golds
-        )
+        golds = tuple(self._state(gold) for gold in self.golds)
         return Growth(
             tables=tuple(tables),
             golds=golds,
             rows=tuple(rows),
-            nulled=self.nulled,
             rejected_batches=self.rejected,
         )

@@ -27,7 +27,7 @@ def plan_workspace(
         (frame.sources[site[0]].lower(), site[1].lower())
         for demand in demands
         for frame in demand.frames
-        for site in frame.ordered
+        for site, _ in frame.ordered
     }
     for name, table in workspace.tables.items():
         _plan_table(table, name, schema, literals, spread, observed=observed, rng=rng)

@@ -44,6 +44,13 @@ class RowMaker:
                 return number
         return None
 
+    def clone(self, table: TableRows, row: int) -> int | None:
+        """The number of a new row that repeats one in every column that may repeat."""
+        single = {key.positions[0] for key in table.keys if len(key.positions) == 1}
+        free = {p for p, plan in enumerate(table.plans) if plan.spread} | single
+        cells = table.rows[row]
+        return self.make(table, {p: v for p, v in enumerate(cells) if p not in free})
+
     def _cells(self, table: TableRows, chosen: Fixed, depth: int) -> Cells | None:
         for link in table.links:
             if not self._follow(table, link, chosen, depth):
@@ -52,7 +59,7 @@ class RowMaker:
         for position, plan in enumerate(table.plans):
             if position in chosen:
                 cells[position] = chosen[position]
-            elif position == table.serial:
+            elif position == table.counter:
                 cells[position] = table.next_serial
             else:
                 cells[position] = plan.draw(self.rng)
@@ -69,7 +76,7 @@ class RowMaker:
             value = plan.fresh(self.rng)
             if attempt > 2 and isinstance(value, int | float):
                 # a narrow range is used up: step out of it rather than repeat a value
-                span = max(1.0, plan.high - plan.low)
+                span = max(float(len(table.rows)), plan.high - plan.low)
                 moved = plan.high + span * self.rng.random() * (attempt - 1)
                 value = stored(
                     int(moved) if isinstance(value, int) else round(moved, 2), plan.affinity
@@ -94,7 +101,7 @@ class RowMaker:
         open_positions = [p for p in link.positions if p not in chosen]
         if not link.declared:
             if open_positions and self.rng.random() >= LOOSE:
-                self._loose(link, chosen)
+                self._loose(table, link, chosen)
             return True
         if any(p in chosen and chosen[p] is None for p in link.positions):
             return True
@@ -111,13 +118,18 @@ class RowMaker:
             return True
         row = link.parent.rows[parent]
         for position, target in zip(link.positions, link.parent_positions, strict=True):
-            chosen.setdefault(position, row[target])
+            chosen.setdefault(position, stored(row[target], table.plans[position].affinity))
         return True
 
     def _parent(self, table: TableRows, link: Link, chosen: Fixed, depth: int) -> int | None:
         pairs = list(zip(link.positions, link.parent_positions, strict=True))
-        known = [(target, chosen[p]) for p, target in pairs if p in chosen]
         parent = link.parent
+        # SQLite compares a key with the parent's affinity: '5' in a text column refers to 5
+        known = [
+            (target, stored(chosen[p], parent.plans[target].affinity))
+            for p, target in pairs
+            if p in chosen
+        ]
         if known:
             candidates = [
                 number
@@ -149,12 +161,13 @@ class RowMaker:
                 return number
         return number
 
-    def _loose(self, link: Link, chosen: Fixed) -> None:
+    def _loose(self, table: TableRows, link: Link, chosen: Fixed) -> None:
         rows = link.parent.rows
         if rows:
             value = rows[self._skewed(len(rows))][link.parent_positions[0]]
             if value is not None:
-                chosen[link.positions[0]] = value
+                position = link.positions[0]
+                chosen[position] = stored(value, table.plans[position].affinity)
 
     def _skewed(self, count: int) -> int:
         return int(count * self.rng.random() ** SKEW)

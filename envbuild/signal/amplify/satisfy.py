@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+from collections.abc import Sequence
 from random import Random
 
 from envbuild.records.demand import Condition
@@ -47,6 +48,29 @@ def satisfying(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
             return _between(condition, plan, rng)
         case _:
             return _bounded(op, values[0], condition.form, plan, rng)
+
+
+def beyond(values: Sequence[Value], largest: bool, rng: Random, *, tie: bool = False) -> Value:
+    """A value past every one of `values` on the side asked for; None where they have no order.
+
+    With `tie` the outermost value itself.
+    """
+    numbers = [v for v in values if isinstance(v, int | float)]
+    sign = 1 if largest else -1
+    if numbers:
+        edge = max(numbers) if largest else min(numbers)
+        if tie:
+            return edge
+        span = max(1.0, (max(numbers) - min(numbers)) * 0.2 * rng.random())
+        moved = edge + sign * span
+        return int(moved) if isinstance(edge, int) else round(moved, 2)
+    texts = [v for v in values if isinstance(v, str)]
+    if not texts:
+        return None
+    edge_text = max(texts) if largest else min(texts)
+    if tie:
+        return edge_text
+    return moved_day(edge_text, sign * (1 + int(rng.random() * 30)))
 
 
 def holds(condition: Condition, value: Value) -> bool:

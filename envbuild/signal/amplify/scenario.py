@@ -6,14 +6,15 @@ from random import Random
 
 from envbuild.records.demand import Condition, Frame, Site
 from envbuild.records.execution import Value
+from envbuild.signal.amplify.kinds import stored
 from envbuild.signal.amplify.rows import Fixed, RowMaker
-from envbuild.signal.amplify.satisfy import holds, negated, satisfying
+from envbuild.signal.amplify.satisfy import beyond, holds, negated, satisfying
 from envbuild.signal.amplify.tables import TableRows, Workspace
 
 REUSE = 0.35
 """How often an occurrence is bound to a row that already fits, instead of a new one."""
-MOST_SHOWN = 6
-"""Row combinations made for a LIMIT."""
+TIE = 0.4
+"""How often a row that leads in a MAX or MIN equals the present one instead of passing it."""
 
 Values = dict[Site, Value]
 """Class of equal columns (named by its first) to value."""
@@ -29,6 +30,8 @@ class Scene:
     """Occurrences, parents first."""
     root: dict[Site, Site] = field(default_factory=dict)
     """Site to its class."""
+    numeric: dict[Site, tuple[TableRows, int]] = field(default_factory=dict)
+    """Classes that join text to numbers: the column of numbers their values come from."""
     members: list[list[tuple[int, Site]]] = field(default_factory=list)
     """For each occurrence: (column position, class) of every column that matters."""
 
@@ -60,7 +63,28 @@ def open_scene(frame: Frame, workspace: Workspace, rank: dict[str, int]) -> Scen
         scene.root[site] = root(site)
         if position is not None:
             scene.members[site[0]].append((position, scene.root[site]))
+    _note_mixed(scene)
     return scene
+
+
+def _note_mixed(scene: Scene) -> None:
+    kinds: dict[Site, set[str]] = {}
+    for table, members in zip(scene.tables, scene.members, strict=True):
+        for position, root in members:
+            affinity = table.plans[position].affinity
+            kinds.setdefault(root, set()).add(affinity)
+            if affinity == "integer":
+                scene.numeric[root] = (table, position)
+    first: dict[Site, str] = {}
+    for occurrence in scene.order:
+        for position, root in scene.members[occurrence]:
+            first.setdefault(root, scene.tables[occurrence].plans[position].affinity)
+    # where the number's own row is made first, its value is what the text follows
+    scene.numeric = {
+        root: place
+        for root, place in scene.numeric.items()
+        if len(kinds[root]) > 1 and first[root] != "integer"
+    }
 
 
 def _sites(frame: Frame) -> Iterator[Site]:
@@ -77,6 +101,8 @@ def _sites(frame: Frame) -> Iterator[Site]:
     yield from frame.group
     yield from frame.distinct
     yield from frame.shown
+    for site, _ in (*frame.ordered, *frame.extremes):
+        yield site
 
 
 class Stage:
@@ -94,19 +120,30 @@ class Stage:
         miss: int | None = None,
         soft: Condition | None = None,
         bare: bool = False,
+        lead: bool = False,
         reuse: float = REUSE,
+        used: dict[int, int] | None = None,
     ) -> Values | None:
         """The values of one played combination; None where the rules admit none.
 
-        `keep` holds classes to given values, `miss` names a clause to miss, `soft` a condition to
-        satisfy beside, `bare` leaves optional occurrences out.
+        `keep` holds classes to given values, `miss` names a clause to miss, `soft` a condition
+        to satisfy beside, `bare` leaves optional occurrences out, `lead` puts the combination
+        first in what a LIMIT, a rank, MAX or MIN looks at; `used` takes each occurrence's row.
         """
         conditions = self._conditions(scene, miss, soft)
         values: Values = dict(keep or {})
+        if lead:
+            self._lead(scene, conditions, values)
         for condition in conditions:
             if condition.other is None:
                 self._choose(scene, condition, conditions, values)
-        used: dict[int, int] = {}
+        for root, (table, position) in scene.numeric.items():
+            if root not in values:
+                # one past the rows there are: sometimes a new one
+                drawn = int(self.rng.random() * (len(table.rows) + 2))
+                known = drawn < len(table.rows)
+                values[root] = table.rows[drawn][position] if known else table.next_serial
+        used = {} if used is None else used
         for occurrence in scene.order:
             if bare and occurrence in scene.frame.optional:
                 continue
@@ -120,15 +157,30 @@ class Stage:
                 values.setdefault(root, cells[position])
         return values
 
-    def group(self, scene: Scene, count: int, *, duplicate: bool = False) -> Values | None:
-        """Plays `count` combinations of one group; of one projection where `duplicate`."""
-        first = self.play(scene)
+    def group(
+        self,
+        scene: Scene,
+        count: int,
+        *,
+        duplicate: bool = False,
+        miss: int | None = None,
+        keep: Values | None = None,
+        lead: bool = False,
+    ) -> Values | None:
+        """Plays `count` combinations of a group; `duplicate` repeats the last row of the first."""
+        used: dict[int, int] = {}
+        first = self.play(scene, miss=miss, keep=keep, lead=lead, used=used)
         if first is None:
             return None
-        fixed = scene.frame.shown if duplicate else scene.frame.group
-        keys = {scene.class_of(site) for site in fixed}
+        if duplicate:
+            last = scene.order[-1]
+            for _ in range(count - 1 if last in used else 0):
+                self.maker.clone(scene.tables[last], used[last])
+            return first
+        keys = {scene.class_of(site) for site in scene.frame.group}
         for _ in range(count - 1):
-            self.play(scene, keep={k: v for k, v in first.items() if k in keys}, reuse=0.0)
+            kept = {key: value for key, value in first.items() if key in keys}
+            self.play(scene, keep=kept, miss=miss, reuse=0.0)
         return first
 
     def _conditions(
@@ -161,6 +213,21 @@ class Stage:
             if all(holds(c, value) for c in mine):
                 break
         values[root] = value
+
+    def _lead(self, scene: Scene, conditions: list[Condition], values: Values) -> None:
+        """Values beyond the largest (or smallest) the ordering columns hold now."""
+        for site, largest in (*scene.frame.ordered, *scene.frame.extremes):
+            root = scene.class_of(site)
+            table = scene.tables[site[0]]
+            position = table.at.get(site[1].lower())
+            if position is None or root in values:
+                continue
+            tie = (site, largest) in scene.frame.extremes and self.rng.random() < TIE
+            column = [row[position] for row in table.rows]
+            value = beyond(column, largest, self.rng, tie=tie)
+            mine = [c for c in conditions if scene.class_of(c.site) == root and c.other is None]
+            if value is not None and all(holds(c, value) for c in mine):
+                values[root] = stored(value, table.plans[position].affinity)
 
     def _relate(
         self, scene: Scene, occurrence: int, conditions: list[Condition], values: Values
@@ -195,7 +262,7 @@ class Stage:
         fixed: Fixed = {}
         for position, root in scene.members[occurrence]:
             if root in values:
-                fixed[position] = values[root]
+                fixed[position] = stored(values[root], table.plans[position].affinity)
         taken = {row for other, row in used.items() if scene.tables[other] is table}
         found = self._existing(table, fixed, taken, reuse)
         if found is not None:

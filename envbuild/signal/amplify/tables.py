@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from envbuild.records.execution import Value
 from envbuild.records.schema import Schema, Table
 from envbuild.signal.amplify.columns import ColumnPlan
+from envbuild.signal.amplify.kinds import affinity_of
 from envbuild.sql.connect import ROW_REFUSALS, Connection, iter_rows, quote_name
 
 MOST_ROWS_READ = 5000
@@ -58,6 +59,8 @@ class TableRows:
     """Rows the database held before anything was added."""
     serial: int | None = None
     """Position of the INTEGER PRIMARY KEY column."""
+    counter: int | None = None
+    """Position of a one-column key of integers (a serial or not): new rows count on from it."""
     next_serial: int = 1
     insert_sql: str = ""
     refused: int = 0
@@ -124,8 +127,8 @@ class TableRows:
                 key.taken[values] = number
         for position, index in self.indexes.items():
             index.setdefault(cells[position], []).append(number)
-        if self.serial is not None:
-            value = cells[self.serial]
+        if self.counter is not None:
+            value = cells[self.counter]
             if isinstance(value, int) and value >= self.next_serial:
                 self.next_serial = value + 1
 
@@ -183,8 +186,10 @@ def _opened(connection: Connection, table: Table) -> TableRows:
     key = table.primary_key
     if len(key) == 1 and not table.without_rowid:
         declared = next(column.type for column in columns if column.name == key[0])
+        if affinity_of(declared) in ("integer", "numeric"):
+            rows.counter = rows.at[key[0].lower()]
         if declared.upper() == "INTEGER":
-            rows.serial = rows.at[key[0].lower()]
+            rows.serial = rows.counter
     rows.keys = [
         Key(positions)
         for positions in _unique_keys(connection, table, rows.at)
@@ -198,10 +203,11 @@ def _opened(connection: Connection, table: Table) -> TableRows:
         where = f" WHERE rowid % {rows.total // MOST_ROWS_READ + 1} = 0"
     sample = f"SELECT {listed} FROM {target}{where} LIMIT {MOST_ROWS_READ}"
     rows.load(iter_rows(connection, sample))
-    if rows.serial is not None and rows.total > rows.original:
-        sql = f"SELECT max({quote_name(names[rows.serial])}) FROM {target}"
+    if rows.counter is not None and rows.total > rows.original:
+        sql = f"SELECT max({quote_name(names[rows.counter])}) FROM {target}"
         ((largest,),) = iter_rows(connection, sql)
-        rows.next_serial = max(rows.next_serial, largest + 1)
+        if isinstance(largest, int):
+            rows.next_serial = max(rows.next_serial, largest + 1)
     return rows
 
 

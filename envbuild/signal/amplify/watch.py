@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.signal.amplify.tables import Workspace
+from envbuild.signal.mutants import Mutant
+from envbuild.signal.score import try_mutants
 from envbuild.sql.executor import Session
 
 LIMITS = Limits(vm_steps=8_000_000, seconds=10.0, rows=20_000)
@@ -28,15 +30,34 @@ class Watch:
         finally:
             self.connection.authorizer = kept
 
+    def alive(
+        self, sql: str, mutants: Sequence[Mutant], positions: Sequence[int]
+    ) -> tuple[int, ...]:
+        """Which of these mutants have the gold's own result now; all where the gold has none."""
+        kept = self.connection.authorizer
+        try:
+            trial = try_mutants(sql, mutants, session=self.session, limits=LIMITS, only=positions)
+        finally:
+            self.connection.authorizer = kept
+        return trial.alive if trial.gold.ok else tuple(positions)
+
     def rows(self, sql: str) -> int:
         """Rows of a gold's result; -1 where it does not run to its end."""
         result = self.run(sql)
         return len(result.rows) if result.ok else -1
 
-    def emptied(self) -> bool:
-        """True where a gold that had rows has none now; golds that gained rows join the watched."""
+    def emptied(self) -> list[str]:
+        """The golds that had rows and have none now, or ran and no longer end.
+
+        Golds that gained rows join the watched.
+        """
         counts = {sql: self.rows(sql) for sql in self.before}
-        if any(counts[sql] == 0 for sql in self.filled):
-            return True
-        self.filled = [sql for sql, rows in counts.items() if rows > 0 or sql in set(self.filled)]
-        return False
+        filled = set(self.filled)
+        lost = [
+            sql
+            for sql, rows in counts.items()
+            if (rows <= 0 and sql in filled) or rows < 0 <= self.before[sql]
+        ]
+        if not lost:
+            self.filled = [sql for sql, rows in counts.items() if rows > 0]
+        return lost
