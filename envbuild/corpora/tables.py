@@ -1,0 +1,91 @@
+"""Parquet and JSON record files as rows, one at a time, whatever the size of their cells."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.errors import CorpusFolderError, SourceError
+from envbuild.io.json_stream import iter_json
+
+ROWS_A_BATCH = 8
+"""Rows decoded at once where a cell may hold ten megabytes."""
+SMALL_ROWS_A_BATCH = 4096
+_RECORDS_LOOKED_AT = 100
+JsonRecord = dict[str, msgspec.Raw]
+
+
+def columns_of(file: Path) -> set[str]:
+    """Column names of a Parquet file, or the keys of a JSON file's first records."""
+    if file.suffix == ".parquet":
+        return set(_open_parquet(file).schema_arrow.names)
+    keys: set[str] = set()
+    for record in islice(iter_json(file, JsonRecord), _RECORDS_LOOKED_AT):
+        keys |= record.keys()
+    return keys
+
+
+def iter_cells(
+    file: Path, columns: Sequence[str], *, large: bool, repeated: bool = False
+) -> Iterator[tuple[Any, ...]]:
+    """The cells of `columns`, row by row; a column that the file lacks gives None.
+
+    With `large`, text cells come as UTF-8 bytes and a few rows at a time are in memory.
+    `repeated` says that the same large text stands in many rows: it is decoded once.
+    Raises SourceError for a file that is no Parquet or no JSON.
+    """
+    if file.suffix == ".parquet":
+        yield from _iter_parquet(file, columns, large=large, repeated=repeated)
+    else:
+        for record in iter_json(file, JsonRecord):
+            yield tuple(_json_cell(record.get(column)) for column in columns)
+
+
+def _iter_parquet(
+    file: Path, columns: Sequence[str], *, large: bool, repeated: bool
+) -> Iterator[tuple[Any, ...]]:
+    parquet = _open_parquet(file, dictionaries=columns if repeated else ())
+    present = [name for name in columns if name in parquet.schema_arrow.names]
+    size = ROWS_A_BATCH if large and not repeated else SMALL_ROWS_A_BATCH
+    for batch in parquet.iter_batches(batch_size=size, columns=present):
+        if large:
+            arrays = [batch.column(n) if n in present else None for n in columns]
+            for row in range(batch.num_rows):
+                yield tuple(None if a is None else _large_cell(a[row]) for a in arrays)
+        else:
+            nothing = [None] * batch.num_rows
+            lists = [batch.column(n).to_pylist() if n in present else nothing for n in columns]
+            yield from zip(*lists, strict=True)
+
+
+def _open_parquet(file: Path, *, dictionaries: Sequence[str] = ()) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # without pre_buffer a row group is read page by page, not whole
+        return pq.ParquetFile(
+            file, read_dictionary=list(dictionaries), pre_buffer=False, buffer_size=1 << 20
+        )
+    except (pa.ArrowInvalid, OSError, CorpusFolderError) as e:
+        raise SourceError(f"{file} is not a readable Parquet file: {e}") from e
+
+
+def _large_cell(scalar: Any) -> Any:
+    """Text as bytes without a detour through str; anything else as Python has it."""
+    if hasattr(scalar, "dictionary"):
+        scalar = scalar.value
+    if hasattr(scalar, "as_buffer"):
+        buffer = scalar.as_buffer()
+        return None if buffer is None else buffer.to_pybytes()
+    return scalar.as_py()
+
+
+def _json_cell(raw: msgspec.Raw | None) -> Any:
+    """A string or number as Python has it; an object or array as its JSON text."""
+    if raw is None:
+        return None
+    text = bytes(raw)
+    return text.decode("utf-8", "replace") if text[:1] in b"{[" else msgspec.json.decode(text)
