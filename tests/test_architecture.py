@@ -27,7 +27,7 @@ HOMES = {
     "sqlglot": {"sql"},
     "networkx": {"schema"},
     "apsw": {"sql"},
-    "sqlite3": set(),
+    "sqlite3": {"pipeline"},  # the peers of `envbuild bench`
     "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum", "adapters"},
     "duckdb": {"io"},
     "datasets": {"corpora", "adapters"},
