@@ -51,6 +51,7 @@ class RewardBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     f1: float = 0.0
     """The larger of the whole-row and the column-subset F1."""
     join_share: float = 0.0
+    """Counted for executable answers only; a right one is paid in full without it."""
     consensus: float = 0.0
     """1.0 for members of the largest class of equal results; 0.0 before the group is known."""
     result_digest: str = ""

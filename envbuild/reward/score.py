@@ -1,0 +1,135 @@
+"""One answer's reward: run it, compare it with the stored gold, say which tier it reached.
+
+The gold is never run again: its result was computed once, with the manifest. A gold that could not
+be computed leaves the answer unscored, which is not the same as wrong.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from envbuild.records.execution import Outcome, QueryResult
+from envbuild.records.manifest import GoldResult
+from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
+from envbuild.records.schema import Schema
+from envbuild.records.verdict import Verdict
+from envbuild.reward.gold import gold_rows
+from envbuild.reward.tiers import reward_of, settings_sha256
+from envbuild.sql.executor import Session
+from envbuild.sql.f1 import GoldRows, subset_f1
+from envbuild.sql.joins import join_share
+from envbuild.sql.results import digest_rows
+from envbuild.sql.verdicts import outcome_verdict, row_equality
+
+DEFAULT_SETTINGS = RewardSettings()
+
+
+class Variant(NamedTuple):
+    """One hidden variant of the database, and the gold's result there."""
+
+    session: Session
+    gold: GoldResult
+
+
+def score_answer(
+    sql: str | None,
+    *,
+    session: Session,
+    gold: GoldResult,
+    schema: Schema,
+    settings: RewardSettings = DEFAULT_SETTINGS,
+    variants: Sequence[Variant] = (),
+) -> RewardBreakdown:
+    """The answer's breakdown, before its group's consensus is known (`reward.consensus`).
+
+    `sql`: the answer; None or blank is none. `session`: the visible database. `schema`: its
+    foreign keys, for the join share. `variants` count only for an answer that is right on the
+    visible database; one whose gold failed or is empty there is skipped (SIGNAL 7).
+    Raises UnknownNameError where the settings name an unknown verdict.
+    """
+    equal = row_equality(settings.verdict)
+    stored = QueryResult(outcome=Outcome(gold.outcome))
+    answered = sql is not None and sql.strip() != ""
+    if not stored.ok:
+        verdict = outcome_verdict(None, stored)
+        return _breakdown(Tier.UNSCORED, verdict or Verdict.GOLD_ERROR, settings)
+    if sql is None or not answered:
+        return _breakdown(Tier.INVALID, Verdict.NO_PREDICTION, settings)
+    predicted = session.run(sql)
+    if verdict := outcome_verdict(predicted, stored):
+        tier = Tier.PARSABLE if predicted.parsed else Tier.INVALID
+        return _breakdown(tier, verdict, settings, outcome=predicted.outcome)
+    rows = gold_rows(gold)
+    if settings.verdict == "bag@1":
+        right = rows.equals(predicted.rows)
+    else:
+        right = equal(predicted.rows, rows.rows, gold.ordered, None)
+    scored = matched = 0
+    if right:
+        scored, matched = _on_variants(sql, variants, settings)
+    return _breakdown(
+        Tier.EQUIVALENT if right and scored == matched else Tier.EXECUTABLE,
+        Verdict.EQUAL if right else Verdict.DIFFERENT,
+        settings,
+        outcome=predicted.outcome,
+        f1=_f1(predicted, gold, rows, settings),
+        join_share=0.0 if right else join_share(sql, schema),
+        result_digest=digest_rows(predicted.rows, ordered=False),
+        variants_scored=scored,
+        variants_matched=matched,
+    )
+
+
+def _f1(
+    predicted: QueryResult, gold: GoldResult, rows: GoldRows, settings: RewardSettings
+) -> float:
+    """The larger of the whole-row F1 and, between unequal numbers of columns, the subset's."""
+    whole = rows.f1(predicted.rows)
+    if len(predicted.columns) == len(gold.columns):
+        return whole
+    return max(whole, settings.subset_weight * subset_f1(predicted.rows, rows.rows))
+
+
+def _on_variants(
+    sql: str, variants: Sequence[Variant], settings: RewardSettings
+) -> tuple[int, int]:
+    """(variants that can score this question, those where the answer is right too)."""
+    equal = row_equality(settings.verdict)
+    scored = matched = 0
+    for variant in variants:
+        gold = variant.gold
+        if gold.outcome != Outcome.OK or not gold_rows(gold).rows:
+            continue
+        scored += 1
+        predicted = variant.session.run(sql)
+        matched += predicted.ok and equal(predicted.rows, gold_rows(gold).rows, gold.ordered, None)
+    return scored, matched
+
+
+def _breakdown(
+    tier: Tier,
+    verdict: Verdict,
+    settings: RewardSettings,
+    *,
+    outcome: Outcome | None = None,
+    f1: float = 0.0,
+    join_share: float = 0.0,
+    result_digest: str = "",
+    variants_scored: int = 0,
+    variants_matched: int = 0,
+) -> RewardBreakdown:
+    unpaid = RewardBreakdown(
+        tier=tier,
+        reward=None,
+        verdict=verdict,
+        verdict_name=settings.verdict,
+        outcome=outcome or "",
+        f1=f1,
+        join_share=join_share,
+        result_digest=result_digest,
+        variants_scored=variants_scored,
+        variants_matched=variants_matched,
+        constants_sha256=settings_sha256(settings),
+    )
+    return replace(unpaid, reward=reward_of(unpaid, settings))
