@@ -38,6 +38,7 @@ GOLD_CHECKS: tuple[GoldCheck, ...] = (
     on_determinacy.random_gold,
     on_determinacy.bare_group_column,
     on_gold.stored_result_differs,
+    on_gold.gold_not_in_relevant_tables,
 )
 
 UNDETERMINED = frozenset(
@@ -76,6 +77,7 @@ SEVERITIES: dict[str, Severity] = {
     "random_gold": Severity.WARNING,
     "bare_group_column": Severity.WARNING,
     "stored_result_differs": Severity.NOTE,
+    "gold_not_in_relevant_tables": Severity.WARNING,
 }
 """Every code with the severity of its findings (a finding may be milder), in the report's order.
 

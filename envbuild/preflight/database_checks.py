@@ -96,7 +96,7 @@ def fk_orphans(database: DatabaseSubject) -> Iterator[Draft]:
 
 def undecodable_text(database: DatabaseSubject) -> Iterator[Draft]:
     """Text cells that are not UTF-8: readers in Python fail on them or show something else."""
-    if database.connection is None or _known_decodable(database):
+    if database.connection is None or database.given.decodable:
         return
     for column in find_undecodable(database.connection):
         cells = plural(column.cells, "cell is", "cells are")
@@ -118,13 +118,6 @@ def _counted(database: DatabaseSubject, kind: str) -> list[tuple[str, str, int, 
             counts[reject.table, reject.reason] += 1
             examples.setdefault((reject.table, reject.reason), reject.detail)
     return [(*key, count, examples[key]) for key, count in sorted(counts.items())]
-
-
-def _known_decodable(database: DatabaseSubject) -> bool:
-    """True where materialize looked at every cell of these very bytes and found none."""
-    tables = database.given.tables
-    unchanged = database.given.path.stat().st_size == database.given.row.bytes
-    return bool(tables) and unchanged and not any(table.undecodable_cells for table in tables)
 
 
 def plural(count: int, one: str, many: str) -> str:

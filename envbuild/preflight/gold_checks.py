@@ -1,24 +1,30 @@
 """Checks of one gold query on its own database: does it run, and does its result say anything."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
 
+from envbuild.errors import GoldError
 from envbuild.preflight.subjects import Draft, GoldSubject
 from envbuild.records.execution import Outcome, Row, Rows, Value
+from envbuild.sql.gold_tables import read_gold_tables
+from envbuild.sql.names import fold_name
 from envbuild.sql.tolerance import close_rows, equal_bag_within
 
 TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
 """Single cells that many wrong queries return too; 0.0 and 1.0 equal 0 and 1."""
 STORED_ROWS = 50
 """How many rows of a result SQaLe stores."""
+_NEAR = re.compile(r'near "(\w+)": syntax error')
 
 
 def gold_error(gold: GoldSubject) -> Iterator[Draft]:
     """SQLite refuses the gold query, or it is not one statement: it cannot be scored."""
     if gold.result.outcome in (Outcome.ERROR, Outcome.INVALID):
-        yield gold.finding("gold_error", f"the gold query fails: {gold.result.error}")
+        why = f"{gold.result.error}{_keyword_hint(gold)}"
+        yield gold.finding("gold_error", f"the gold query fails: {why}")
 
 
 def gold_timeout(gold: GoldSubject) -> Iterator[Draft]:
@@ -74,6 +80,35 @@ def stored_result_differs(gold: GoldSubject) -> Iterator[Draft]:
                 f"{ours} rows here, {len(stored)} stored, and they do not agree",
             )
         return  # phrasings of one question share the stored result
+
+
+def gold_not_in_relevant_tables(gold: GoldSubject) -> Iterator[Draft]:
+    """The gold query reads tables that the corpus does not call relevant."""
+    stated = {fold_name(name) for question in gold.questions for name in question.relevant_tables}
+    connection = gold.database.connection
+    if not stated or connection is None or not gold.result.ok:
+        return
+    try:
+        read = read_gold_tables(connection, gold.sql).tables
+    except GoldError:
+        return  # gold_error has said so
+    missing = [name for name in read if fold_name(name) not in stated]
+    if missing:
+        yield gold.finding(
+            "gold_not_in_relevant_tables", f"reads {', '.join(missing)}, not stated as relevant"
+        )
+
+
+def _keyword_hint(gold: GoldSubject) -> str:
+    """What is wrong where the parser stumbles over one of the database's own names."""
+    found = _NEAR.search(gold.result.error)
+    schema = gold.database.schema
+    if found is None or schema is None:
+        return ""
+    word = fold_name(found.group(1))
+    names = {fold_name(c.name) for table in schema.tables for c in table.columns}
+    names.update(fold_name(table.name) for table in schema.tables)
+    return f" ({found.group(1)} is a name here and a keyword of SQLite: quote it)" * (word in names)
 
 
 def parse_stored(text: str) -> Rows | None:

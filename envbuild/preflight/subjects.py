@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+from envbuild.records.corpus import DatabaseRow, Question, Reject
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.schema import Schema
@@ -31,8 +31,8 @@ class DatabaseInput(msgspec.Struct, frozen=True, kw_only=True):
     """Rows by table; None where the file is no readable database."""
     unreadable: str = ""
     """Why it is not."""
-    tables: tuple[TableRow, ...] = ()
-    """The catalogue's rows; none for a plain folder of SQLite files."""
+    decodable: bool = False
+    """The catalogue says that every text cell of this file is UTF-8."""
     rejects: tuple[Reject, ...] = ()
     questions: tuple[Question, ...] = ()
 

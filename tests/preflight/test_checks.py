@@ -181,3 +181,27 @@ def test_stored_results_are_evidence(tmp_path: Path) -> None:
     (differs,) = [f for f in report.findings if f.code == "stored_result_differs"]
     assert differs.severity is Severity.NOTE
     assert [example.question_id for example in differs.examples] == ["text", "wrong"]
+
+
+def test_gold_tables_and_the_tables_called_relevant(tmp_path: Path) -> None:
+    sql = "SELECT 1 FROM shop JOIN city ON city.id = shop.city"
+    questions = [
+        ask("shop", sql, "stated", relevant_tables=["City", "SHOP", "x"]),
+        ask("shop", sql + " ", "missing", relevant_tables=["shop"]),
+        ask("shop", sql + "  ", "silent"),
+    ]
+    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    (found,) = [f for f in report.findings if f.code == "gold_not_in_relevant_tables"]
+    assert [(e.question_id, "reads city" in e.message) for e in found.examples] == [
+        ("missing", True)
+    ]
+
+
+def test_many_questions_are_read_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = [ask(f"d{n % 5}", f"SELECT {n}", str(n)) for n in range(40)]
+    root = build_corpus(tmp_path / "c", {f"d{n}": SHOP for n in range(5)}, questions)
+    once = check_corpora(open_corpora(root), workers=1)
+    monkeypatch.setattr("envbuild.preflight.shards.QUESTIONS_HELD", 11)
+    assert check_corpora(open_corpora(root), workers=1) == once
+    assert once.corpora[0].gold.golds == 40
