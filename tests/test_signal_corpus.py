@@ -97,3 +97,12 @@ def test_scores_are_stored_and_belong_to_their_corpus(tmp_path: Path) -> None:
     index = msgspec.json.decode((folder.root / "corpus.json").read_bytes())
     (folder.root / "corpus.json").write_text(json.dumps({**index, "more": 1}))
     assert read_signal(CorpusFolder(folder.root)) is None
+
+
+def test_an_unreadable_database_leaves_null_scores(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.sqlite"
+    broken.write_bytes(b"no database at all, but long enough to be looked at " * 40)
+    folder = build_folder(tmp_path, "c", {"d": broken}, [("d", "SELECT 1"), ("gone", "SELECT 1")])
+    signal = score_corpus(folder, workers=1)
+    assert [score.reason for score in signal.scores] == ["unreadable_database"]
+    assert signal.summary.mean_high is None and list(signal_findings((), signal.summary)) == []

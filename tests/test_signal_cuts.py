@@ -114,3 +114,19 @@ def test_real_databases_get_no_new_orphan(folder: str) -> None:
         assert max(counts(cut).values()) <= 5
         checked += 1
     assert checked
+
+
+def test_a_large_table_is_looked_at_in_places(tmp_path: Path) -> None:
+    path = tmp_path / "large.sqlite"
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "CREATE TABLE visit (id INTEGER PRIMARY KEY, page INT REFERENCES page (id));"
+        "CREATE TABLE page (id INTEGER PRIMARY KEY);"
+        "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s LIMIT 300000)"
+        " INSERT INTO visit SELECT n, n % 100 FROM s;"
+        "INSERT INTO page SELECT DISTINCT page FROM visit;"
+    )
+    connection.close()
+    cut = open_image(cut_image(path, 20))
+    assert counts(cut) == {"visit": 20, "page": 20}
+    assert list(cut.execute("PRAGMA foreign_key_check")) == []

@@ -9,12 +9,14 @@ import msgspec
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import chunked
-from envbuild.errors import CorpusFolderError
+from envbuild.errors import CorpusError, CorpusFolderError
 from envbuild.records.signal import CorpusSignal, SignalScore
 from envbuild.schema.read import read_schema
+from envbuild.signal.evidence import open_variants
 from envbuild.signal.sample import MOST_A_DATABASE, SAMPLE, SampledGold, sample_golds
-from envbuild.signal.score import DEFAULT_VERDICT, score_question
+from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, null_score, score_question
 from envbuild.signal.summary import summarize
+from envbuild.sql.connect import SQLiteError
 from envbuild.sql.executor import Session
 from envbuild.sql.mutants.compiler import Compiler
 
@@ -29,6 +31,8 @@ class DatabaseGolds(msgspec.Struct, frozen=True, kw_only=True):
     db_id: str
     path: str
     golds: tuple[SampledGold, ...]
+    variants: int
+    seed: int
     verdict: str
 
 
@@ -38,6 +42,7 @@ def score_corpus(
     wanted: int | None = SAMPLE,
     most_a_database: int = MOST_A_DATABASE,
     seed: int = 0,
+    variants: int = FEWEST_VARIANTS,
     verdict: str = DEFAULT_VERDICT,
     workers: int | None = None,
     engine: str = "local",
@@ -45,13 +50,14 @@ def score_corpus(
 ) -> CorpusSignal:
     """The scores of a corpus's sampled questions, and their summary.
 
-    `wanted` None scores every question. `on_scored` hears how many golds each shard scored. The
+    `wanted` None scores every question; `variants` fillings of each database stand behind the
+    presumed equivalents, 0 for none. `on_scored` hears how many golds each shard scored. The
     result is the same for any number of workers.
     """
     questions = folder.questions()
     golds = sample_golds(questions, wanted=wanted, most_a_database=most_a_database, seed=seed)
     scores: list[SignalScore] = []
-    work = list(_by_database(folder, golds, verdict))
+    work = list(_by_database(folder, golds, variants=variants, seed=seed, verdict=verdict))
     for found in run_shards(
         score_databases, chunked(work, DATABASES_A_SHARD), workers=workers, engine=engine
     ):
@@ -75,26 +81,54 @@ def score_databases(work: Sequence[DatabaseGolds]) -> list[SignalScore]:
     return [score for one in work for score in score_database(one)]
 
 
-def score_database(work: DatabaseGolds) -> Iterator[SignalScore]:
-    """The scores of one database's golds, in order."""
-    with Session.open_file(Path(work.path)) as session:
-        schema = read_schema(session.connection)
-        compiler = Compiler.of_schema(schema)
-        for gold in work.golds:
-            yield score_question(
-                gold.gold_sql,
-                session=session,
-                schema=schema,
-                verdict=work.verdict,
-                compiles=compiler.compiles,
+def score_database(work: DatabaseGolds) -> list[SignalScore]:
+    """The scores of one database's golds, in order; null where the file cannot be read."""
+    try:
+        with Session.open_file(Path(work.path)) as session:
+            return list(_score_golds(work, session))
+    except (CorpusError, SQLiteError):
+        return [
+            null_score(
+                "unreadable_database",
                 question_id=gold.question_ids[0],
                 db_id=work.db_id,
                 corpus=work.corpus,
+                verdict=work.verdict,
             )
+            for gold in work.golds
+        ]
+
+
+def _score_golds(work: DatabaseGolds, session: Session) -> Iterator[SignalScore]:
+    schema = read_schema(session.connection)
+    compiler = Compiler.of_schema(schema)
+    sqls = [gold.gold_sql for gold in work.golds]
+    variants = open_variants(
+        Path(work.path), sqls, db_id=work.db_id, count=work.variants, seed=work.seed
+    )
+    for gold in work.golds:
+        yield score_question(
+            gold.gold_sql,
+            session=session,
+            schema=schema,
+            variants=variants,
+            verdict=work.verdict,
+            compiles=compiler.compiles,
+            question_id=gold.question_ids[0],
+            db_id=work.db_id,
+            corpus=work.corpus,
+        )
+    for variant in variants:
+        variant.close()
 
 
 def _by_database(
-    folder: CorpusFolder, golds: Sequence[SampledGold], verdict: str
+    folder: CorpusFolder,
+    golds: Sequence[SampledGold],
+    *,
+    variants: int,
+    seed: int,
+    verdict: str,
 ) -> Iterator[DatabaseGolds]:
     for db_id, own in groupby(golds, key=lambda gold: gold.db_id):
         try:
@@ -102,7 +136,13 @@ def _by_database(
         except CorpusFolderError:
             continue  # a question without its database is a finding of its own
         yield DatabaseGolds(
-            corpus=folder.name, db_id=db_id, path=str(path), golds=tuple(own), verdict=verdict
+            corpus=folder.name,
+            db_id=db_id,
+            path=str(path),
+            golds=tuple(own),
+            variants=variants,
+            seed=seed,
+            verdict=verdict,
         )
 
 

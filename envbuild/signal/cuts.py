@@ -6,6 +6,7 @@ Values are copied inside SQLite, so bytes that are no UTF-8 stay as they are.
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import UnknownNameError
@@ -16,7 +17,9 @@ from envbuild.sql.connect import Connection, open_private, open_read_only, quote
 
 MODES = ("fk", "naive")
 MOST_TRIES = 5_000
-"""Rows of one table looked at before it stays shorter than asked."""
+"""Rows of one large table looked at before it stays shorter than asked."""
+SMALL_TABLE = 200_000
+"""Up to this span of rowids all rows of a table are looked at."""
 
 Key = tuple[object, ...]
 """What names a row: its rowid, or its primary key in a table without one."""
@@ -74,20 +77,21 @@ class _FkCut:
     def _candidates(self, table: Table) -> Iterator[Key]:
         """Rows that point at chosen parents first, then any; each group shuffled by the seed."""
         chance = derived_random(self.seed, table.name, "cut")
-        near: dict[Key, None] = {}
+        near: set[Key] = set()
         for edge in self.parents[table.name]:
-            for parent_key in self.chosen[edge.parent] if edge.parent != table.name else ():
-                sql = f"SELECT {_keys('c', table)} FROM {_joined(edge)} WHERE {self._is('p', edge)}"
-                near |= dict.fromkeys(self.reader.execute(sql, parent_key))
-                if len(near) > MOST_TRIES:
-                    break
-        order = sorted(near, key=repr)
-        chance.shuffle(order)
-        yield from order
-        sql = f"SELECT {_keys('t', table)} FROM {quote_name(table.name)} AS t"
-        everyone = sorted(self.reader.execute(sql), key=repr)
-        chance.shuffle(everyone)
-        yield from everyone[:MOST_TRIES]
+            if edge.parent != table.name and (chosen := self.chosen[edge.parent]):
+                names = _keys("p", self.tables[edge.parent])
+                one = f"({', '.join('?' * len(next(iter(chosen))))})"
+                sql = (
+                    f"SELECT {_keys('c', table)} FROM {_joined(edge)} "
+                    f"WHERE ({names}) IN (VALUES {', '.join([one] * len(chosen))}) "
+                    f"LIMIT {MOST_TRIES}"
+                )
+                near.update(self.reader.execute(sql, [part for key in chosen for part in key]))
+        for group in near, _some_keys(self.reader, table, chance):
+            order = sorted(group, key=_key_order)
+            chance.shuffle(order)
+            yield from order
 
     def _family(self, table: str, key: Key) -> list[tuple[str, Key]] | None:
         """The row and the rows it must find, less those chosen; None where a table is full."""
@@ -110,9 +114,6 @@ class _FkCut:
                 waiting += [(edge.parent, found) for found in self.reader.execute(sql, own_key)]
         return list(family)
 
-    def _is(self, alias: str, edge: ForeignKey) -> str:
-        return _is_key(alias, self.tables[edge.parent])
-
 
 def children_first(schema: Schema) -> list[str]:
     """Table names, each before the tables it points at; cycles are cut at the declared order."""
@@ -133,6 +134,18 @@ def children_first(schema: Schema) -> list[str]:
                 done.setdefault(name)
                 trail.pop()
     return list(done)[::-1]
+
+
+def _some_keys(reader: Connection, table: Table, chance: Random) -> set[Key]:
+    """Every key of a small table; of a large one, those at so many random places."""
+    keys, name = _keys("t", table), quote_name(table.name)
+    if not table.without_rowid:
+        low, high = next(iter(reader.execute(f"SELECT min({keys}), max({keys}) FROM {name} AS t")))
+        if low is not None and high - low > SMALL_TABLE:
+            sql = f"SELECT {keys} FROM {name} AS t WHERE {keys} >= ? ORDER BY {keys} LIMIT 1"
+            places = (chance.randint(low, high) for _ in range(MOST_TRIES))
+            return {key for place in places for key in reader.execute(sql, (place,))}
+    return set(reader.execute(f"SELECT {keys} FROM {name} AS t"))
 
 
 def _first_keys(reader: Connection, table: Table, rows: int) -> list[Key]:

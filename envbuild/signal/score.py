@@ -5,6 +5,7 @@ runs out of its budget or returns too many rows differs (SIGNAL 7).
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 import msgspec
 
@@ -25,6 +26,15 @@ FEWEST_MUTANTS = 3
 """Fewer leave a score null: a share of one or two says nothing."""
 FEWEST_VARIANTS = 4
 """Variants with a non-empty gold that must fail to tell a mutant before it is presumed equal."""
+
+
+class _Named(TypedDict):
+    """What says whose score it is, and by what it was judged."""
+
+    question_id: str
+    db_id: str
+    corpus: str
+    verdict: str
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,16 +63,16 @@ def score_question(
     `variants` are other fillings of the same schema: a mutant alive here is presumed equivalent
     only where at least four of them, with a non-empty gold, fail to tell it apart too.
     """
-    named = {"question_id": question_id, "db_id": db_id, "corpus": corpus, "verdict": verdict}
+    named = _Named(question_id=question_id, db_id=db_id, corpus=corpus, verdict=verdict)
     try:
         drawn = draw_mutants(gold_sql, schema, cap=cap, compiles=compiles, verdict=verdict)
     except GoldError as e:
         gold = session.run(gold_sql, limits=SIGNAL_LIMITS)
-        return _null(named, e.reason if gold.ok else f"gold_{gold.outcome.value}")
+        return null_score(e.reason if gold.ok else f"gold_{gold.outcome.value}", **named)
     mutants = drawn.mutants
     trial = try_mutants(gold_sql, mutants, session=session, verdict=verdict)
     if reason := _unscorable(gold_sql, drawn, trial, session=session, verdict=verdict):
-        return _null(named, reason, mutants=len(mutants), seed=drawn.seed)
+        return null_score(reason, **named, mutants=len(mutants), seed=drawn.seed)
     tried = [
         other
         for variant in variants
@@ -151,12 +161,22 @@ def _unscorable(
     return found
 
 
-def _null(named: dict[str, str], reason: str, *, mutants: int = 0, seed: int = 0) -> SignalScore:
+def null_score(
+    reason: str,
+    *,
+    question_id: str,
+    db_id: str,
+    corpus: str,
+    verdict: str,
+    mutants: int = 0,
+    seed: int = 0,
+) -> SignalScore:
+    """No score, and why."""
     return SignalScore(
-        question_id=named["question_id"],
-        db_id=named["db_id"],
-        corpus=named["corpus"],
-        verdict=named["verdict"],
+        question_id=question_id,
+        db_id=db_id,
+        corpus=corpus,
+        verdict=verdict,
         mutants=mutants,
         killed=0,
         signal_low=None,
