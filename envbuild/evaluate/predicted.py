@@ -1,0 +1,179 @@
+"""Judging other people's predictions over a benchmark's own databases.
+
+A database is opened once for all its questions and every gold runs once, so the cost is that of
+the predicted SQL. A benchmark differs from another only in its rule and in which files it runs on.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from envbuild.errors import UnknownNameError
+from envbuild.records.corpus import Question
+from envbuild.records.evaluation import QuestionVerdict
+from envbuild.records.execution import Limits, QueryResult
+from envbuild.records.verdict import Verdict
+from envbuild.sql.executor import DEFAULT_LIMITS, Session
+from envbuild.sql.order import order_matters
+from envbuild.sql.testsuite import without_distinct
+from envbuild.sql.verdicts import judge
+
+
+class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """How one benchmark's own evaluator decides."""
+
+    name: str
+    official: str
+    """The verdict that its leaderboard uses."""
+    every_file: bool = False
+    """Equal on every SQLite file of the database's folder, not only on its own."""
+    drop_distinct: bool = False
+    """DISTINCT is taken out of both queries first, as Spider's evaluator does by default."""
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    b.name: b
+    for b in (
+        Benchmark(name="bird", official="official@1"),
+        Benchmark(name="spider", official="testsuite@1", drop_distinct=True),
+        Benchmark(name="spider-testsuite", official="testsuite@1", every_file=True),
+    )
+}
+
+
+def load_benchmark(name: str) -> Benchmark:
+    """The benchmark registered under `name`. Raises UnknownNameError for another."""
+    if name not in BENCHMARKS:
+        raise UnknownNameError("benchmark", name, BENCHMARKS)
+    return BENCHMARKS[name]
+
+
+def judge_predictions(
+    questions: Iterable[Question],
+    predicted: Mapping[str, str],
+    *,
+    benchmark: Benchmark,
+    database_path: Callable[[str], Path],
+    policy: str = "",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[QuestionVerdict]:
+    """One verdict a question, database by database; a question without a prediction is judged too.
+
+    `predicted` maps question_id to SQL.
+    """
+    ordered = sorted(questions, key=lambda q: q.db_id)
+    for db_id, group in groupby(ordered, key=lambda q: q.db_id):
+        path = database_path(db_id)
+        files = sorted(path.parent.glob("*.sqlite")) if benchmark.every_file else [path]
+        with _Databases(files or [path], limits=limits) as databases:
+            for question in group:
+                sql = predicted.get(question.question_id, "")
+                yield _judge_question(question, sql, databases, benchmark, policy=policy)
+
+
+class _Databases:
+    """One benchmark database's files, each opened once, golds kept."""
+
+    def __init__(self, files: Sequence[Path], *, limits: Limits) -> None:
+        self.sessions = [Session.open_file(file, limits=limits) for file in files]
+        self._golds: dict[tuple[int, str], QueryResult] = {}
+
+    def gold(self, index: int, sql: str) -> QueryResult:
+        """The gold's result on one file; run at most once."""
+        key = (index, sql)
+        if key not in self._golds:
+            self._golds[key] = self.sessions[index].run(sql)
+        return self._golds[key]
+
+    def __enter__(self) -> "_Databases":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self.sessions:
+            session.close()
+
+
+def _judge_question(
+    question: Question, sql: str, databases: _Databases, benchmark: Benchmark, *, policy: str
+) -> QuestionVerdict:
+    gold = databases.gold(0, question.gold_sql)
+    predicted = databases.sessions[0].run(sql) if sql.strip() else None
+    official = _official(question, sql, databases, benchmark, predicted=predicted, gold=gold)
+    strict = judge(predicted, gold, verdict="strict@1")
+    return QuestionVerdict(
+        question_id=question.question_id,
+        corpus=question.corpus,
+        db_id=question.db_id,
+        split=question.split,
+        policy=policy,
+        question=question.question,
+        difficulty=question.difficulty,
+        gold_sql=question.gold_sql,
+        predicted_sql=sql,
+        official=official,
+        strict=strict,
+        official_name=benchmark.official,
+        official_correct=official.correct,
+        strict_correct=strict.correct,
+        reason=explain(official, predicted, gold),
+        predicted_rows=len(predicted.rows) if predicted else 0,
+        gold_rows=len(gold.rows),
+        predicted_columns=len(predicted.columns) if predicted else 0,
+        gold_columns=len(gold.columns),
+        outcome=predicted.outcome if predicted else "",
+    )
+
+
+def _official(
+    question: Question,
+    sql: str,
+    databases: _Databases,
+    benchmark: Benchmark,
+    *,
+    predicted: QueryResult | None,
+    gold: QueryResult,
+) -> Verdict:
+    """The benchmark's own verdict: its rule, on its files, with its treatment of DISTINCT."""
+    ordered = order_matters(question.gold_sql)
+    gold_sql = question.gold_sql
+    if benchmark.drop_distinct:
+        plain_sql, plain_gold = without_distinct(sql), without_distinct(gold_sql)
+        if plain_gold != gold_sql:
+            gold_sql, gold = plain_gold, databases.gold(0, plain_gold)
+        if plain_sql != sql:
+            sql, predicted = plain_sql, databases.sessions[0].run(plain_sql)
+    verdict = judge(predicted, gold, verdict=benchmark.official, ordered=ordered)
+    for index in range(1, len(databases.sessions)):
+        if verdict is not Verdict.EQUAL:
+            break
+        here = databases.sessions[index].run(sql) if sql.strip() else None
+        verdict = judge(
+            here, databases.gold(index, gold_sql), verdict=benchmark.official, ordered=ordered
+        )
+    return verdict
+
+
+def explain(verdict: Verdict, predicted: QueryResult | None, gold: QueryResult) -> str:
+    """One sentence on why an answer is not equal; empty where it is."""
+    if verdict is Verdict.EQUAL:
+        return ""
+    if not verdict.scored:
+        return f"the gold itself does not run: {gold.error or gold.outcome}"
+    if predicted is None:
+        return "there is no prediction"
+    if not predicted.ok:
+        return predicted.error or f"the query ended as {predicted.outcome}"
+    if len(predicted.columns) != len(gold.columns):
+        return f"{len(predicted.columns)} columns where the gold has {len(gold.columns)}"
+    if not gold.rows:
+        return f"{len(predicted.rows)} rows where the gold has none"
+    mine, right = set(predicted.rows), set(gold.rows)
+    if mine == right:
+        same_count = len(predicted.rows) == len(gold.rows)
+        return "the same rows in another order" if same_count else "the same rows, but repeated"
+    return (
+        f"{len(right - mine)} of the gold's {len(right)} distinct rows are missing, "
+        f"{len(mine - right)} are not the gold's"
+    )

@@ -1,0 +1,64 @@
+"""EX official and strict from single verdicts, whole and by group, unscored beside the score."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from envbuild.evaluate.statistics import wilson_interval
+from envbuild.records.evaluation import QuestionVerdict, Score, Share
+from envbuild.records.verdict import Verdict
+
+SIZES = ((4, "1-4 tables"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"))
+"""Last table count of each size group; more tables are `65+`."""
+
+
+def score_all(verdicts: Sequence[QuestionVerdict]) -> Score:
+    """EX over all verdicts."""
+    return score_group("all", verdicts)
+
+
+def score_by(
+    verdicts: Iterable[QuestionVerdict], key: Callable[[QuestionVerdict], str]
+) -> list[Score]:
+    """One score a group, groups in the order of their names; answers with an empty key are left."""
+    groups: dict[str, list[QuestionVerdict]] = defaultdict(list)
+    for verdict in verdicts:
+        if name := key(verdict):
+            groups[name].append(verdict)
+    return [score_group(name, groups[name]) for name in sorted(groups, key=_natural)]
+
+
+def score_group(name: str, verdicts: Sequence[QuestionVerdict]) -> Score:
+    """EX over one group."""
+    hidden = [v.hidden == Verdict.EQUAL for v in verdicts if v.hidden]
+    return Score(
+        name=name,
+        official=share_of([v.official_correct for v in verdicts]),
+        strict=share_of([v.strict_correct for v in verdicts]),
+        unscored=sum(v.official_correct is None for v in verdicts),
+        hidden=share_of(hidden) if hidden else None,
+    )
+
+
+def share_of(correct: Iterable[bool | None]) -> Share:
+    """The share of True among what was scored, with its Wilson 95 % interval."""
+    scored = [value for value in correct if value is not None]
+    interval = wilson_interval(sum(scored), len(scored))
+    return Share(correct=sum(scored), total=len(scored), low=interval.low, high=interval.high)
+
+
+def size_group(verdict: QuestionVerdict) -> str:
+    """The size group of the view the policy saw; empty where it is not known."""
+    if not verdict.tables:
+        return ""
+    return next((name for last, name in SIZES if verdict.tables <= last), "65+")
+
+
+def _natural(name: str) -> tuple[int, int, str]:
+    """Buckets, difficulties and sizes in their own order, anything else by name."""
+    known = ("short", "medium", "long", "simple", "moderate", "challenging", "hard", "extra")
+    sizes = [group for _, group in SIZES] + ["65+"]
+    if name in known:
+        return 0, known.index(name), ""
+    if name in sizes:
+        return 0, sizes.index(name), ""
+    return 1, 0, name
