@@ -112,14 +112,17 @@ def summarize_ledger(ledger: Iterable[LiteralUse]) -> dict[str, float | int]:
 
 
 def _string_spans(sql: str, *, quoted: frozenset[str] | None) -> Iterator[tuple[int, int, str]]:
-    """(start, end, unquoted text) of each string; `"…"` counts where `quoted` has it, or is None."""
+    """(start, end, unquoted text) of each string; `"…"` counts where in `quoted`, or that is None."""
     for token in iter_tokens(sql):
         written = sql[token.start : token.end]
         if token.kind is Kind.STRING:
             yield token.start, token.end, written[1:-1].replace("''", "'")
-        elif token.kind is Kind.QUOTED and written[0] == '"':
-            if quoted is None or written in quoted:
-                yield token.start, token.end, written[1:-1].replace('""', '"')
+        elif (
+            token.kind is Kind.QUOTED
+            and written[0] == '"'
+            and (quoted is None or written in quoted)
+        ):
+            yield token.start, token.end, written[1:-1].replace('""', '"')
 
 
 def _shown(calls: Iterable[ToolCall]) -> Iterator[str]:
