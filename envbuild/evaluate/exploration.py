@@ -112,7 +112,7 @@ def summarize_ledger(ledger: Iterable[LiteralUse]) -> dict[str, float | int]:
 
 
 def _string_spans(sql: str, *, quoted: frozenset[str] | None) -> Iterator[tuple[int, int, str]]:
-    """(start, end, unquoted text) of each string; `"…"` counts where in `quoted`, or that is None."""
+    """(start, end, unquoted text) of each string; `"…"` counts if in `quoted` or that is None."""
     for token in iter_tokens(sql):
         written = sql[token.start : token.end]
         if token.kind is Kind.STRING:
