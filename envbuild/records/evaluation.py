@@ -111,3 +111,38 @@ class LiteralUse(msgspec.Struct, frozen=True, kw_only=True):
     """The answer holds it."""
     correct: bool | None
     """The answer is right (official@1)."""
+
+
+class Rung(msgspec.Struct, frozen=True, kw_only=True):
+    """One database size of the distractor ladder."""
+
+    name: str
+    """`gold`, `+32` or `full`."""
+    tables: float
+    """Mean tables shown."""
+    official: Share
+    strict: Share
+    unscored: int
+    coverage: float | None
+    """Share of episodes that opened every gold table; what stands in brackets."""
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one evaluation found; evaluation.json, and what the page shows."""
+
+    name: str
+    policy: str = ""
+    questions: int
+    said: str = ""
+    """What was read and how, in one sentence."""
+    official_name: str
+    scores: tuple[Score, ...]
+    """The first is `all`; then by bucket, difficulty and size."""
+    reasons: dict[str, int] = {}
+    """Verdict -> answers, under the official rule."""
+    behaviour: Behaviour | None = None
+    literals: dict[str, float] = {}
+    """The literal ledger's shares (`exploration.summarize_ledger`)."""
+    ladder: tuple[Rung, ...] = ()
+    rules: dict[str, int] = {}
+    """Verdict rule -> answers it calls equal, over what is scored."""
