@@ -146,3 +146,35 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     ladder: tuple[Rung, ...] = ()
     rules: dict[str, int] = {}
     """Verdict rule -> answers it calls equal, over what is scored."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One pair of policies over the questions that both were scored on."""
+
+    first: str
+    second: str
+    questions: int
+    """Scored in both; the unit of every test here."""
+    left_out: int
+    """Questions that only one side has, or that one side could not score."""
+    first_score: float
+    second_score: float
+    delta: float
+    """second - first."""
+    only_first: int
+    only_second: int
+    """Discordant questions; with several runs a side, those whose means differ."""
+    test: str
+    """`mcnemar_exact`, or `sign_flip` where a side has several runs."""
+    p: float
+    holm: float
+    """Adjusted over every comparison made here."""
+    benjamini_hochberg: float
+    low: float
+    high: float
+    """Paired bootstrap 95 % interval of delta, questions resampled."""
+    clustered_low: float
+    clustered_high: float
+    """The same with whole databases resampled."""
+    detectable: float
+    """Smallest true delta found with power 0.8 at this n and this disagreement."""

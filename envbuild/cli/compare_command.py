@@ -1,0 +1,66 @@
+"""`envbuild compare`: paired statistics over evaluations."""
+
+from typing import Annotated
+
+import typer
+
+from envbuild.cli.options import JsonOption, SeedOption, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("compare")(compare)
+
+
+def compare(
+    sides: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C ...]",
+            help="Folders that `envbuild evaluate` wrote into; several seeds of one policy as A1,A2.",
+        ),
+    ],
+    rule: Annotated[str, typer.Option("--rule", help="official or strict.")] = "official",
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Paired statistics on the questions two policies share, corrected over all pairs.
+
+    Example: envbuild compare base/ tuned/
+    """
+    from envbuild.evaluate.compare import compare_all, read_side, side_noise
+
+    read = [read_side(text, rule=rule) for text in sides]
+    found = compare_all(read, seed=seed)
+    noise = {side.name: floor for side in read if (floor := side_noise(side))}
+    if json:
+        print_json("compare", {"rule": rule, "comparisons": found, "noise": noise})
+        return
+    from envbuild.cli.tables import print_table
+
+    for c in found:
+        print_table(
+            ("", "value"),
+            [
+                ("questions both scored (left out)", f"{c.questions} ({c.left_out})"),
+                (f"EX of {c.first}", f"{c.first_score:.3f}"),
+                (f"EX of {c.second}", f"{c.second_score:.3f}"),
+                ("delta", f"{c.delta:+.3f}"),
+                ("only the first / only the second right", f"{c.only_first} / {c.only_second}"),
+                (f"p ({c.test})", f"{c.p:.4f}"),
+                ("p after Holm / Benjamini-Hochberg", f"{c.holm:.4f} / {c.benjamini_hochberg:.4f}"),
+                ("bootstrap 95 % of delta, questions", f"{c.low:+.3f} to {c.high:+.3f}"),
+                (
+                    "bootstrap 95 % of delta, databases",
+                    f"{c.clustered_low:+.3f} to {c.clustered_high:+.3f}",
+                ),
+                ("smallest delta found with power 0.8", f"{c.detectable:.3f}"),
+            ],
+            title=f"{c.first} against {c.second} ({len(found)} comparison(s) in this family)",
+            right=(1,),
+        )
+    for name, floor in noise.items():
+        typer.echo(
+            f"{name}: {floor.runs} runs flip {floor.flipped:.1%} of {floor.questions} questions; "
+            f"a delta below {floor.difference:.3f} is within test-retest noise"
+        )

@@ -1,0 +1,89 @@
+"""Comparisons over real evaluation files: pairing by id, several seeds, correction."""
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import CorpusFolderError, UsageError
+from envbuild.evaluate.compare import VERDICTS_FILE, compare_all, read_side, side_noise
+from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.records.evaluation import QuestionVerdict
+from tests.evaluate.test_statistics import AFTER, BEFORE
+
+
+def write_evaluation(folder: Path, correct: dict[str, bool | None]) -> str:
+    rows = [
+        QuestionVerdict(
+            question_id=key,
+            db_id=f"db{int(key) % 7}",
+            official="equal" if right else "gold_error" if right is None else "different",
+            strict="different",
+            official_correct=right,
+            strict_correct=None if right is None else False,
+        )
+        for key, right in correct.items()
+    ]
+    write_records(folder / VERDICTS_FILE, rows, arrow_schema(QuestionVerdict))
+    return str(folder)
+
+
+def numbered(values: list[bool]) -> dict[str, bool | None]:
+    return {str(i): value for i, value in enumerate(values)}
+
+
+def test_published_case_from_files_in_another_order(tmp_path: Path) -> None:
+    before = write_evaluation(tmp_path / "before", numbered(BEFORE))
+    backwards = dict(reversed(numbered(AFTER).items()))
+    after = write_evaluation(tmp_path / "after", backwards)
+    (found,) = compare_all([read_side(before), read_side(after)])
+    assert (found.only_first, found.only_second) == (15, 30)
+    assert round(found.p, 4) == 0.0357
+    assert found.delta == pytest.approx(0.05)
+    assert found.holm == found.p
+    assert found.test == "mcnemar_exact"
+    assert found.left_out == 0
+    assert found.detectable > found.delta
+
+
+def test_unscored_questions_are_left_out_and_counted(tmp_path: Path) -> None:
+    a = write_evaluation(tmp_path / "a", {"1": True, "2": None, "3": False, "5": True})
+    b = write_evaluation(tmp_path / "b", {"1": True, "2": True, "3": True, "4": True})
+    (found,) = compare_all([read_side(a), read_side(b)])
+    assert found.questions == 2
+    assert found.left_out >= 3
+
+
+def test_a_family_of_pairs_is_corrected(tmp_path: Path) -> None:
+    sides = [
+        read_side(write_evaluation(tmp_path / name, numbered(values)))
+        for name, values in (("a", BEFORE), ("b", AFTER), ("c", BEFORE))
+    ]
+    found = compare_all(sides)
+    assert [(c.first, c.second) for c in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert found[0].holm == pytest.approx(min(1.0, 3 * found[0].p))
+    assert found[0].holm > 0.05 > found[0].p
+
+
+def test_several_seeds_keep_the_question_as_the_unit(tmp_path: Path) -> None:
+    folders = [
+        write_evaluation(tmp_path / f"run{i}", numbered(values))
+        for i, values in enumerate((BEFORE, AFTER, AFTER))
+    ]
+    several = read_side(",".join(folders[:2]))
+    (found,) = compare_all([several, read_side(folders[2])])
+    assert found.questions == 300
+    assert found.test == "sign_flip"
+    noise = side_noise(several)
+    assert noise is not None and noise.flipped == pytest.approx(45 / 300)
+    assert side_noise(read_side(folders[2])) is None
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+    a = write_evaluation(tmp_path / "a", {"1": True})
+    b = write_evaluation(tmp_path / "b", {"2": True})
+    with pytest.raises(UsageError, match="share no scored question"):
+        compare_all([read_side(a), read_side(b)])
+    with pytest.raises(UsageError, match="at least two"):
+        compare_all([read_side(a)])
+    with pytest.raises(CorpusFolderError, match="envbuild evaluate"):
+        read_side(str(tmp_path / "none"))
