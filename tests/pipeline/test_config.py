@@ -1,0 +1,33 @@
+"""The pipelines that ship decode; a typo is named."""
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import ConfigurationError
+from envbuild.pipeline.config import read_pipeline
+
+PIPELINES = Path(__file__).parent.parent.parent / "pipelines"
+
+
+@pytest.mark.parametrize("path", sorted(PIPELINES.glob("*.toml")), ids=lambda p: p.stem)
+def test_shipped_pipelines_hold_the_published_values(path: Path) -> None:
+    pipeline = read_pipeline(path)
+    assert pipeline.name == path.stem
+    assert pipeline.buckets.edges == (149, 278)
+    assert pipeline.buckets.shares == (0.20, 0.25, 0.55)
+    assert pipeline.manifest.tables == "4:64"
+
+
+def test_a_typo_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(
+        'format = "envbuild.pipeline/1"\nname = "x"\n[source]\npaths = ["a"]\nreeder = "sqale"\n'
+    )
+    with pytest.raises(ConfigurationError, match="reeder"):
+        read_pipeline(path)
+    path.write_text('format = "envbuild.pipeline/9"\nname = "x"\n[source]\npaths = ["a"]\n')
+    with pytest.raises(ConfigurationError, match="envbuild.pipeline/1"):
+        read_pipeline(path)
+    with pytest.raises(ConfigurationError, match="no pipeline file"):
+        read_pipeline(tmp_path / "none.toml")
