@@ -17,7 +17,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B [C ...]",
-            help="Folders that `envbuild evaluate` wrote into; several seeds of one policy as A1,A2.",
+            help="Folders that `envbuild evaluate` wrote into; several seeds as A1,A2.",
         ),
     ],
     rule: Annotated[str, typer.Option("--rule", help="official or strict.")] = "official",

@@ -11,11 +11,7 @@ STAGES = ("materialize", "preflight", "buckets", "manifest", "pool")
 """In running order."""
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file; a key it does not know is a typo."""
-
-
-class SourceSection(_Section):
+class SourceSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the corpus comes from."""
 
     paths: tuple[str, ...]
@@ -31,7 +27,7 @@ class SourceSection(_Section):
     """Link ready SQLite files instead of copying them."""
 
 
-class PreflightSection(_Section):
+class PreflightSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What preflight looks at."""
 
     signal: str = "2000"
@@ -42,7 +38,7 @@ class PreflightSection(_Section):
     """Write preflight.html beside the corpus."""
 
 
-class BucketsSection(_Section):
+class BucketsSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How gold SQL is cut by masked length."""
 
     edges: tuple[int, ...] = (149, 278)
@@ -50,7 +46,7 @@ class BucketsSection(_Section):
     shares: tuple[float, ...] = (0.20, 0.25, 0.55)
 
 
-class ManifestSection(_Section):
+class ManifestSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How rows are made."""
 
     tables: str = "4:64"
@@ -62,13 +58,13 @@ class ManifestSection(_Section):
     variants: int = 0
 
 
-class PoolSection(_Section):
+class PoolSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the trainer draws."""
 
     schedule: str = "synsql"
 
 
-class Pipeline(_Section):
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One pipeline file."""
 
     format: str
