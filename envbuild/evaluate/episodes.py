@@ -1,0 +1,136 @@
+"""Judging episodes against their manifest: both verdicts, exploration and literals, one row each."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from envbuild.evaluate.exploration import literal_ledger, opened_all
+from envbuild.evaluate.predicted import explain
+from envbuild.manifest.read import Manifest
+from envbuild.records.episode import Episode
+from envbuild.records.evaluation import LiteralUse, QuestionVerdict
+from envbuild.records.execution import Outcome, QueryResult
+from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.records.verdict import Verdict
+from envbuild.sql.executor import Session
+from envbuild.sql.results import decode_rows
+from envbuild.sql.verdicts import judge
+
+OpenView = Callable[[ManifestRow], AbstractContextManager[Session]]
+"""Opens the database view that a row's episodes were run on."""
+OpenVariant = Callable[[ManifestRow, str], AbstractContextManager[Session]]
+"""Opens one hidden variant of a row's database, by the variant's id."""
+
+
+class JudgedEpisode(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode's verdict and what it looked at."""
+
+    verdict: QuestionVerdict
+    opened_all: bool | None
+    """It opened every gold table; None where the gold reads none."""
+    literals: tuple[LiteralUse, ...]
+
+
+def judge_episodes(
+    manifest: Manifest,
+    episodes: Iterable[Episode],
+    *,
+    open_view: OpenView,
+    open_variant: OpenVariant | None = None,
+) -> Iterator[JudgedEpisode]:
+    """One judged episode each, in the order given.
+
+    The gold's result is the manifest's: gold is not run again, but for the literal ledger. Raises
+    UnknownNameError for an episode whose row the manifest does not hold.
+    """
+    for episode in episodes:
+        row = manifest.row(episode.row_id)
+        stored = manifest.gold(row.gold_id)
+        with open_view(row) as session:
+            predicted = session.run(episode.sql) if episode.sql.strip() else None
+            gold = gold_result(stored)
+            official = judge(predicted, gold, verdict="official@1")
+            strict = judge(predicted, gold, verdict="strict@1")
+            literals = (
+                tuple(
+                    literal_ledger(
+                        row, episode, session=session, gold=stored, correct=official.correct
+                    )
+                )
+                if gold.ok
+                else ()
+            )
+            opened = opened_all(row, episode, session.connection)
+        hidden = _hidden(manifest, row, episode, open_variant) if official.scored else ""
+        verdict = _verdict(row, episode, predicted, gold, official, strict, hidden)
+        yield JudgedEpisode(verdict=verdict, opened_all=opened, literals=literals)
+
+
+def gold_result(stored: GoldResult) -> QueryResult:
+    """A stored gold result as the executor would have returned it."""
+    outcome = Outcome(stored.outcome)
+    rows = decode_rows(stored.result) if stored.result else ()
+    return QueryResult(outcome=outcome, columns=stored.columns, rows=rows)
+
+
+def _hidden(
+    manifest: Manifest, row: ManifestRow, episode: Episode, open_variant: OpenVariant | None
+) -> str:
+    """`hidden@1`: equal (as bags) on every scored variant; empty where there is none."""
+    if open_variant is None or not row.variants:
+        return ""
+    worst = ""
+    for variant in row.variants:
+        gold = gold_result(manifest.gold(row.gold_id, variant))
+        if not gold.ok:
+            continue
+        with open_variant(row, variant) as session:
+            predicted = session.run(episode.sql) if episode.sql.strip() else None
+        found = judge(predicted, gold, verdict="bag@1")
+        if found is not Verdict.EQUAL:
+            return found
+        worst = found
+    return worst
+
+
+def _verdict(
+    row: ManifestRow,
+    episode: Episode,
+    predicted: QueryResult | None,
+    gold: QueryResult,
+    official: Verdict,
+    strict: Verdict,
+    hidden: str,
+) -> QuestionVerdict:
+    shown = {name.lower() for name in row.tables}
+    return QuestionVerdict(
+        question_id=row.question_id,
+        corpus=row.corpus,
+        db_id=row.db_id,
+        split=row.split,
+        policy=episode.policy,
+        candidate=episode.candidate,
+        episode_id=episode.episode_id,
+        question=row.question,
+        difficulty=row.difficulty,
+        bucket=row.bucket,
+        tables=len(row.tables),
+        schema=episode.schema,
+        gold_sql=row.gold_sql,
+        predicted_sql=episode.sql,
+        official=official,
+        strict=strict,
+        official_correct=official.correct,
+        strict_correct=strict.correct,
+        hidden=hidden,
+        reason=explain(official, predicted, gold),
+        predicted_rows=len(predicted.rows) if predicted else 0,
+        gold_rows=len(gold.rows),
+        predicted_columns=len(predicted.columns) if predicted else 0,
+        gold_columns=len(gold.columns),
+        outcome=predicted.outcome if predicted else "",
+        ended_by=episode.ended_by,
+        gold_tables=len(row.gold_tables),
+        gold_tables_shown=sum(name.lower() in shown for name in row.gold_tables),
+    )

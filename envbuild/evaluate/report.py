@@ -1,0 +1,130 @@
+"""An evaluation put together from judged answers, and the files it leaves."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from envbuild.evaluate.behaviour import describe_behaviour
+from envbuild.evaluate.compare import VERDICTS_FILE
+from envbuild.evaluate.episodes import JudgedEpisode
+from envbuild.evaluate.exploration import summarize_ledger
+from envbuild.evaluate.scores import score_all, score_by, share_of, size_group
+from envbuild.io.files import write_bytes
+from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.records.episode import Episode
+from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung, Score
+
+EVALUATION_FILE = "evaluation.json"
+LITERALS_FILE = "literals.parquet"
+
+
+def evaluate_answers(
+    verdicts: Sequence[QuestionVerdict],
+    *,
+    name: str,
+    said: str,
+    episodes: Sequence[Episode] = (),
+    judged: Sequence[JudgedEpisode] = (),
+    rules: dict[str, int] | None = None,
+) -> Evaluation:
+    """Scores whole and by group, behaviour and literals where there are episodes."""
+    literals = [use for one in judged for use in one.literals]
+    return Evaluation(
+        name=name,
+        policy=next((v.policy for v in verdicts if v.policy), ""),
+        questions=len({(v.corpus, v.question_id) for v in verdicts}),
+        said=said,
+        official_name=verdicts[0].official_name if verdicts else "official@1",
+        scores=(score_all(verdicts), *(score for _, score in iter_groups(verdicts))),
+        reasons=dict(sorted(Counter(v.official for v in verdicts).items())),
+        behaviour=(
+            describe_behaviour(episodes, [one.opened_all for one in judged]) if episodes else None
+        ),
+        literals=summarize_ledger(literals) if literals else {},
+        rules=rules or {},
+    )
+
+
+def iter_groups(verdicts: Sequence[QuestionVerdict]) -> Iterator[tuple[str, Score]]:
+    """(chart, score) by bucket, difficulty and size of view, in `Evaluation.scores`' order."""
+    for chart, key in (
+        ("bucket", lambda v: v.bucket),
+        ("difficulty", lambda v: v.difficulty),
+        ("size", size_group),
+    ):
+        for score in score_by(verdicts, key):
+            yield chart, score
+
+
+def chart_groups(verdicts: Sequence[QuestionVerdict]) -> dict[str, list[int]]:
+    """Chart title -> positions in `Evaluation.scores`, for the page."""
+    groups: dict[str, list[int]] = {}
+    for place, (chart, _) in enumerate(iter_groups(verdicts), 1):
+        groups.setdefault(chart, []).append(place)
+    return groups
+
+
+def build_rung(name: str, judged: Sequence[JudgedEpisode]) -> Rung:
+    """One database size of the ladder."""
+    verdicts = [one.verdict for one in judged]
+    opened = [one.opened_all for one in judged if one.opened_all is not None]
+    return Rung(
+        name=name,
+        tables=sum(v.tables for v in verdicts) / len(verdicts) if verdicts else 0.0,
+        official=share_of(v.official_correct for v in verdicts),
+        strict=share_of(v.strict_correct for v in verdicts),
+        unscored=sum(v.official_correct is None for v in verdicts),
+        coverage=sum(opened) / len(opened) if opened else None,
+    )
+
+
+def write_evaluation(
+    folder: Path,
+    evaluation: Evaluation,
+    verdicts: Iterable[QuestionVerdict],
+    literals: Iterable[LiteralUse] = (),
+) -> None:
+    """Writes evaluation.parquet, literals.parquet and, last, evaluation.json into `folder`."""
+    rows = sorted(verdicts, key=lambda v: (v.corpus, v.question_id, v.candidate))
+    write_records(folder / VERDICTS_FILE, rows, arrow_schema(QuestionVerdict))
+    write_records(folder / LITERALS_FILE, literals, arrow_schema(LiteralUse))
+    write_bytes(folder / EVALUATION_FILE, msgspec.json.format(msgspec.json.encode(evaluation)))
+
+
+def iter_metrics(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+    """One flat record a metric, for a JSON-lines log."""
+    for score in evaluation.scores:
+        for rule, share in (
+            (evaluation.official_name, score.official),
+            ("strict@1", score.strict),
+            ("hidden@1", score.hidden),
+        ):
+            if share is not None and share.value is not None:
+                yield {
+                    "evaluation": evaluation.name,
+                    "metric": f"ex/{rule}",
+                    "group": score.name,
+                    "value": share.value,
+                    "low": share.low,
+                    "high": share.high,
+                    "n": share.total,
+                }
+        if score.unscored:
+            yield {
+                "evaluation": evaluation.name,
+                "metric": "unscored",
+                "group": score.name,
+                "value": score.unscored,
+            }
+    if evaluation.behaviour is not None:
+        plain = msgspec.to_builtins(evaluation.behaviour)
+        for key, value in plain.items():
+            if isinstance(value, int | float):
+                yield {
+                    "evaluation": evaluation.name,
+                    "metric": f"behaviour/{key}",
+                    "group": "all",
+                    "value": value,
+                }
