@@ -1,4 +1,4 @@
-"""Judging episodes against their manifest: both verdicts, exploration and literals, one row each."""
+"""Judging episodes against their manifest: both verdicts, exploration and literals."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager

@@ -18,7 +18,7 @@ from envbuild.records.verdict import Verdict
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
 from envbuild.sql.order import order_matters
 from envbuild.sql.testsuite import without_distinct
-from envbuild.sql.verdicts import judge
+from envbuild.sql.verdicts import VERDICTS, judge
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +115,7 @@ def _judge_question(
         official=official,
         strict=strict,
         official_name=benchmark.official,
+        equal_under=rules_that_agree(predicted, gold, ordered=order_matters(question.gold_sql)),
         official_correct=official.correct,
         strict_correct=strict.correct,
         reason=explain(official, predicted, gold),
@@ -153,6 +154,17 @@ def _official(
             here, databases.gold(index, gold_sql), verdict=benchmark.official, ordered=ordered
         )
     return verdict
+
+
+def rules_that_agree(
+    predicted: QueryResult | None, gold: QueryResult, *, ordered: bool
+) -> tuple[str, ...]:
+    """The names of all rules under which the results as they stand are equal."""
+    return tuple(
+        name
+        for name in VERDICTS
+        if judge(predicted, gold, verdict=name, ordered=ordered) is Verdict.EQUAL
+    )
 
 
 def explain(verdict: Verdict, predicted: QueryResult | None, gold: QueryResult) -> str:

@@ -30,6 +30,8 @@ class QuestionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     strict: str
     """A `Verdict` under strict@1."""
     official_name: str = "official@1"
+    equal_under: tuple[str, ...] = ()
+    """Every rule that calls the two results equal, where the rules were compared."""
     official_correct: bool | None = None
     """None = unscored: the gold itself cannot be run to its end."""
     strict_correct: bool | None = None

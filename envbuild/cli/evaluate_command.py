@@ -1,0 +1,166 @@
+"""`envbuild evaluate`: EX and behaviour of episodes, or EX of other people's predictions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envbuild.cli.options import FINDINGS, JsonOption, SeedOption, print_json, warn
+
+if TYPE_CHECKING:
+    from envbuild.records.evaluation import Evaluation, Share
+
+DEFAULT_ROWS = 300
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("evaluate")(evaluate)
+
+
+def evaluate(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="An episodes folder; with --predictions, the benchmark's own folder.",
+        ),
+    ],
+    predictions: Annotated[
+        Path | None,
+        typer.Option("--predictions", help="BIRD JSON, one SQL a line, or JSON lines."),
+    ] = None,
+    benchmark: Annotated[
+        str, typer.Option("--benchmark", help="bird, spider or spider-testsuite.")
+    ] = "bird",
+    keys: Annotated[str, typer.Option("--keys", help="BIRD files: auto, id or position.")] = "auto",
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--manifest", help="Of the episodes; default: the one they were made with."),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1, help="Seeded sample of this many questions.")
+    ] = DEFAULT_ROWS,
+    every: Annotated[bool, typer.Option("--all", help="Every question, no sample.")] = False,
+    seed: SeedOption = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for evaluation.parquet and .json.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")
+    ] = None,
+    metrics: Annotated[
+        Path | None, typer.Option("--metrics", metavar="FILE", help="A JSON line a metric.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """EX official and strict with intervals, behaviour, and where the rules disagree.
+
+    Examples: envbuild evaluate episodes/ --html page.html;
+    envbuild evaluate --predictions dev.json --benchmark bird bird/dev/
+    """
+    from envbuild.evaluate.page import render_page
+    from envbuild.evaluate.report import chart_groups, iter_metrics, write_evaluation
+    from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
+    from envbuild.io.files import write_text
+
+    count = None if every else rows
+    if predictions is not None:
+        run = evaluate_predictions(
+            source, predictions, benchmark=benchmark, keys=keys, rows=count, seed=seed
+        )
+        folder = out
+    else:
+        run = evaluate_episodes(source, manifest=manifest, rows=count, seed=seed)
+        folder = out or source
+    for sentence in run.warnings:
+        warn(sentence)
+    if folder is not None:
+        write_evaluation(folder, run.evaluation, run.verdicts, run.literals)
+    if html is not None:
+        groups = chart_groups(run.verdicts)
+        write_text(html, render_page(run.evaluation, run.verdicts, run.episodes, groups=groups))
+        warn(f"wrote {html}")
+    if metrics is not None:
+        _write_metrics(metrics, list(iter_metrics(run.evaluation)))
+    if json:
+        print_json("evaluate", {"evaluation": run.evaluation})
+    else:
+        _print(run.evaluation)
+    if run.evaluation.scores[0].unscored:
+        raise typer.Exit(FINDINGS)
+
+
+def _write_metrics(path: Path, records: list[dict[str, object]]) -> None:
+    import msgspec
+
+    from envbuild.io.files import write_bytes
+
+    write_bytes(path, b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+
+
+def _print(evaluation: "Evaluation") -> None:
+    from envbuild.cli.tables import print_table
+
+    typer.echo(f"{evaluation.name}: {evaluation.said}")
+    print_table(
+        ("group", evaluation.official_name, "95 %", "strict@1", "n", "unscored"),
+        [
+            (
+                score.name,
+                _percent(score.official),
+                _range(score.official),
+                _percent(score.strict),
+                score.official.total,
+                score.unscored,
+            )
+            for score in evaluation.scores
+        ],
+        right=(1, 2, 3, 4, 5),
+    )
+    hidden = evaluation.scores[0].hidden
+    if hidden is not None:
+        typer.echo(
+            f"hidden@1 {_percent(hidden)} of {hidden.total} (equal on generated rows too; a failure "
+            "is not a wrong query)"
+        )
+    if evaluation.rules:
+        scored = evaluation.scores[0].official.total
+        print_table(
+            ("rule", "equal", "share"),
+            [(k, v, f"{v / scored:.1%}" if scored else "-") for k, v in evaluation.rules.items()],
+            right=(1, 2),
+        )
+    if (acted := evaluation.behaviour) is not None:
+        opened = acted.opened_all_gold_tables
+        print_table(
+            ("behaviour", "value"),
+            [
+                ("submitted", f"{acted.submit_rate:.1%}"),
+                ("SQL that executes", f"{acted.executable_sql:.1%}"),
+                ("turns an episode", f"{acted.mean_turns:.2f}"),
+                ("tool calls an episode", f"{acted.mean_tool_calls:.2f}"),
+                ("identical repeats among calls", f"{acted.wasted_calls:.1%}"),
+                ("truncated completions", f"{acted.truncated:.1%}"),
+                ("fell back to the last working query", f"{acted.fallback_rate:.1%}"),
+                ("opened every gold table", "-" if opened is None else f"{opened:.1%}"),
+                *((f"ended by {k}", v) for k, v in acted.ended_by.items()),
+            ],
+            right=(1,),
+        )
+    if evaluation.literals:
+        print_table(
+            ("literals the gold depends on", "value"),
+            [
+                (k.replace("_", " "), v if isinstance(v, int) else f"{v:.1%}")
+                for k, v in evaluation.literals.items()
+            ],
+            right=(1,),
+        )
+
+
+def _percent(share: "Share") -> str:
+    return "-" if share.value is None else f"{share.value:.1%}"
+
+
+def _range(share: "Share") -> str:
+    return f"{share.low:.1%} to {share.high:.1%}" if share.total else "-"
