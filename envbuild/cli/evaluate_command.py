@@ -120,8 +120,8 @@ def _print(evaluation: "Evaluation") -> None:
     hidden = evaluation.scores[0].hidden
     if hidden is not None:
         typer.echo(
-            f"hidden@1 {_percent(hidden)} of {hidden.total} (equal on generated rows too; a failure "
-            "is not a wrong query)"
+            f"hidden@1 {_percent(hidden)} of {hidden.total} (equal on generated rows too; "
+            "a failure is not a wrong query)"
         )
     if evaluation.rules:
         scored = evaluation.scores[0].official.total
