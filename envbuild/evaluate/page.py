@@ -1,6 +1,6 @@
 """One self-contained HTML page of an evaluation: no network, no other file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -17,7 +17,7 @@ def render_page(
     verdicts: Iterable[QuestionVerdict],
     episodes: Iterable[Episode] = (),
     *,
-    groups: dict[str, Sequence[int]],
+    groups: Mapping[str, Sequence[int]],
 ) -> str:
     """The page: bars with intervals, the ladder, rules, and every wrong answer with its episode.
 
