@@ -1,0 +1,204 @@
+"""Whole evaluations: of an episodes folder, and of a predictions file over a benchmark's folder."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from envbuild.corpora.source import read_source
+from envbuild.engine.seeds import shuffled
+from envbuild.episode.views import ViewCache
+from envbuild.errors import CorpusFolderError, SourceError, UsageError
+from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
+from envbuild.evaluate.predicted import judge_predictions, load_benchmark
+from envbuild.evaluate.predictions import read_predictions
+from envbuild.evaluate.report import build_rung, evaluate_answers
+from envbuild.io.episodes import INDEX, iter_episodes, read_index
+from envbuild.manifest.read import Manifest, open_manifest
+from envbuild.records.corpus import DatabaseRecord, Question
+from envbuild.records.episode import Episode
+from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
+from envbuild.records.manifest import ManifestRow
+from envbuild.sql.executor import Session
+from envbuild.sql.verdicts import VERDICTS
+
+
+class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An evaluation with all that its page and files are made of."""
+
+    evaluation: Evaluation
+    verdicts: list[QuestionVerdict]
+    literals: list[LiteralUse] = []
+    episodes: list[Episode] = []
+    warnings: list[str] = []
+
+
+def evaluate_episodes(
+    folder: Path, *, manifest: Path | None = None, rows: int | None = None, seed: int = 0
+) -> EvaluationRun:
+    """EX, behaviour, exploration and literals of the episodes in `folder`.
+
+    `rows` keeps the episodes of that many questions, drawn by `seed`; None keeps all.
+    Raises CorpusFolderError where the folder or its manifest is missing.
+    """
+    opened = open_manifest(manifest or manifest_of(folder))
+    episodes = list(iter_episodes(folder))
+    chosen = set(draw_questions([e.row_id for e in episodes], rows=rows, seed=seed))
+    kept = [episode for episode in episodes if episode.row_id in chosen]
+    with ViewCache() as views:
+        judged = list(judge_episodes(opened, kept, open_view=view_opener(opened, views)))
+    verdicts = [one.verdict for one in judged]
+    evaluation = evaluate_answers(
+        verdicts,
+        name=folder.resolve().name,
+        said=f"{len(kept)} episodes of {len(chosen)} rows{_sampled(rows, episodes, chosen)}",
+        episodes=kept,
+        judged=judged,
+    )
+    return EvaluationRun(
+        evaluation=evaluation,
+        verdicts=verdicts,
+        literals=[use for one in judged for use in one.literals],
+        episodes=kept,
+    )
+
+
+def evaluate_predictions(
+    source: Path,
+    predictions: Path,
+    *,
+    benchmark: str,
+    keys: str = "auto",
+    rows: int | None = None,
+    seed: int = 0,
+) -> EvaluationRun:
+    """EX of a predictions file over a benchmark's folder, under the benchmark's own rule.
+
+    Raises UnknownNameError for another benchmark, SourceError where the file does not belong.
+    """
+    rule = load_benchmark(benchmark)
+    read = read_source(source)
+    questions = [q for q in read.questions() if isinstance(q, Question)]
+    if not questions:
+        raise SourceError(f"{source} holds no questions: {read.said}")
+    found = read_predictions(predictions, questions, keys=keys)
+    files = {
+        d.db_id: Path(d.sqlite_file)
+        for d in read.databases()
+        if isinstance(d, DatabaseRecord) and d.sqlite_file
+    }
+    here = [q for q in questions if q.db_id in files]
+    chosen = set(draw_questions([q.question_id for q in here], rows=rows, seed=seed))
+    verdicts = list(
+        judge_predictions(
+            [q for q in here if q.question_id in chosen],
+            found.sql,
+            benchmark=rule,
+            database_path=files.__getitem__,
+            policy=predictions.stem,
+        )
+    )
+    return EvaluationRun(
+        evaluation=evaluate_answers(
+            verdicts,
+            name=predictions.stem,
+            said=f"{read.said}; {found.said}",
+            rules=count_rules(verdicts),
+        ),
+        verdicts=verdicts,
+        warnings=_left_out(questions, here, found.unknown, found.sql),
+    )
+
+
+def evaluate_ladder(rungs: Sequence[tuple[str, Path]]) -> list[Rung]:
+    """One rung a (name, episodes folder), over the questions that every folder holds.
+
+    Raises UsageError where the folders share no question.
+    """
+    judged = [(name, _judge_folder(folder)) for name, folder in rungs]
+    shared = set.intersection(*({_question(one) for one in found} for _, found in judged))
+    if not shared:
+        raise UsageError("these episodes folders share no question: roll out the same rows on each")
+    return [
+        build_rung(name, [one for one in found if _question(one) in shared])
+        for name, found in judged
+    ]
+
+
+def draw_questions(ids: Sequence[str], *, rows: int | None, seed: int) -> list[str]:
+    """The distinct ids, or `rows` of them drawn by `seed`, whatever their order."""
+    distinct = set(ids)
+    return list(shuffled(distinct, seed=seed)[: rows if rows is not None else len(distinct)])
+
+
+def count_rules(verdicts: Sequence[QuestionVerdict]) -> dict[str, int]:
+    """Rule -> answers it calls equal, in the registry's order."""
+    counts = Counter(name for verdict in verdicts for name in verdict.equal_under)
+    return {name: counts[name] for name in VERDICTS}
+
+
+def manifest_of(folder: Path) -> Path:
+    """The manifest that a sealed episodes folder was rolled out from."""
+    if not (folder / INDEX).exists():
+        raise CorpusFolderError(
+            f"{folder} has no {INDEX}: finish its rollout, or name the manifest with --manifest"
+        )
+    named = read_index(folder).configuration.get("manifest")
+    if not isinstance(named, str) or not named:
+        raise CorpusFolderError(f"{folder / INDEX} names no manifest: give one with --manifest")
+    path = Path(named)
+    return path if path.is_absolute() else folder / path
+
+
+def view_opener(manifest: Manifest, views: ViewCache) -> OpenView:
+    """What opens a row's view for judging."""
+
+    @contextmanager
+    def open_view(row: ManifestRow) -> Iterator[Session]:
+        database = views.open(manifest.database_path(row), row.tables, digest=row.database_sha256)
+        try:
+            yield database.session
+        finally:
+            database.close()
+
+    return open_view
+
+
+def _judge_folder(folder: Path) -> list[JudgedEpisode]:
+    opened = open_manifest(manifest_of(folder))
+    with ViewCache() as views:
+        opener = view_opener(opened, views)
+        return list(judge_episodes(opened, iter_episodes(folder), open_view=opener))
+
+
+def _question(judged: JudgedEpisode) -> tuple[str, str]:
+    return judged.verdict.corpus, judged.verdict.question_id
+
+
+def _sampled(rows: int | None, episodes: Sequence[Episode], chosen: set[str]) -> str:
+    total = len({episode.row_id for episode in episodes})
+    return f", drawn from {total}" if rows is not None and len(chosen) < total else ""
+
+
+def _left_out(
+    questions: Sequence[Question],
+    here: Sequence[Question],
+    unknown: Sequence[str],
+    predicted: dict[str, str],
+) -> list[str]:
+    """What did not take part, in sentences: nothing is dropped in silence."""
+    said = []
+    if len(here) < len(questions):
+        lacking = sorted({q.db_id for q in questions} - {q.db_id for q in here})
+        said.append(
+            f"{len(questions) - len(here)} questions left out: no database file for "
+            f"{', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}"
+        )
+    if unknown:
+        said.append(f"{len(unknown)} predictions match no question, such as {unknown[0]!r}")
+    missing = sum(q.question_id not in predicted for q in here)
+    if missing:
+        said.append(f"{missing} questions have no prediction and count as wrong")
+    return said
