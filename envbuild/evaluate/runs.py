@@ -47,8 +47,8 @@ def evaluate_episodes(
     episodes = list(iter_episodes(folder))
     chosen = set(draw_questions([e.row_id for e in episodes], rows=rows, seed=seed))
     kept = [episode for episode in episodes if episode.row_id in chosen]
-    with ViewCache() as views:
-        judged = list(judge_episodes(opened, kept, open_view=view_opener(opened, views)))
+    opener = view_opener(opened, ViewCache())
+    judged = list(judge_episodes(opened, kept, open_view=opener))
     verdicts = [one.verdict for one in judged]
     evaluation = evaluate_answers(
         verdicts,
@@ -168,9 +168,8 @@ def view_opener(manifest: Manifest, views: ViewCache) -> OpenView:
 
 def _judge_folder(folder: Path) -> list[JudgedEpisode]:
     opened = open_manifest(manifest_of(folder))
-    with ViewCache() as views:
-        opener = view_opener(opened, views)
-        return list(judge_episodes(opened, iter_episodes(folder), open_view=opener))
+    opener = view_opener(opened, ViewCache())
+    return list(judge_episodes(opened, iter_episodes(folder), open_view=opener))
 
 
 def _question(judged: JudgedEpisode) -> tuple[str, str]:
