@@ -139,26 +139,77 @@ def _match_jsonl(text: str, questions: Sequence[Question]) -> Predictions:
 def _match_records(
     records: Sequence[object], questions: Sequence[Question], *, form: str
 ) -> Predictions:
-    known = {q.question_id for q in questions}
+    """By id; where the ids belong to another subset of the benchmark, by database and text."""
+    entries = [_entry(record, form=form) for record in records]
+    by_id = {q.question_id: q for q in questions}
+    misfit = next(
+        (e for e in entries if e.key in by_id and not _same_question(e, by_id[e.key])), None
+    )
+    if misfit is not None and not all(e.db_id and e.question for e in entries):
+        raise SourceError(
+            f"{form}: {misfit.key!r} is a question over {by_id[misfit.key].db_id!r} here, but the "
+            f"prediction is for {misfit.db_id!r}: another release or subset of the benchmark?"
+        )
+    matched = (
+        _by_text(entries, questions) if misfit is not None else [by_id.get(e.key) for e in entries]
+    )
     found: dict[str, str] = {}
     unknown = []
-    for record in records:
-        if not isinstance(record, dict):
-            raise SourceError(f"{form}: every entry must be an object with an id and SQL")
-        key = next((str(record[name]) for name in _ID_NAMES if record.get(name) is not None), None)
-        name = next((name for name in _SQL_NAMES if name in record), None)
-        if key is None or name is None:
-            raise SourceError(
-                f"{form}: an entry needs one of {', '.join(_ID_NAMES)} and one of "
-                f"{', '.join(_SQL_NAMES)}; this one has {', '.join(map(str, record))}"
-            )
-        if key in found:
-            raise SourceError(f"{form}: question {key!r} is predicted twice")
-        if key not in known:
-            unknown.append(key)
-        elif isinstance(record[name], str) and str(record[name]).strip():
-            found[key] = str(record[name])
-    return Predictions(sql=found, said=f"{form}, keyed by question id", unknown=tuple(unknown))
+    seen: set[str] = set()
+    for entry, question in zip(entries, matched, strict=True):
+        if entry.key in seen:
+            raise SourceError(f"{form}: question {entry.key!r} is predicted twice")
+        seen.add(entry.key)
+        if question is None:
+            unknown.append(entry.key)
+        elif entry.sql.strip():
+            found[question.question_id] = entry.sql
+    how = "matched by database and question text" if misfit else "keyed by question id"
+    return Predictions(sql=found, said=f"{form}, {how}", unknown=tuple(unknown))
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    sql: str
+    db_id: str
+    question: str
+
+
+def _entry(record: object, *, form: str) -> _Entry:
+    if not isinstance(record, dict):
+        raise SourceError(f"{form}: every entry must be an object with an id and SQL")
+    key = next((str(record[name]) for name in _ID_NAMES if record.get(name) is not None), None)
+    name = next((name for name in _SQL_NAMES if name in record), None)
+    if key is None or name is None:
+        raise SourceError(
+            f"{form}: an entry needs one of {', '.join(_ID_NAMES)} and one of "
+            f"{', '.join(_SQL_NAMES)}; this one has {', '.join(map(str, record))}"
+        )
+    return _Entry(
+        key=key,
+        sql=record[name] if isinstance(record[name], str) else "",
+        db_id=str(record.get("db_id") or ""),
+        question=str(record.get("question") or ""),
+    )
+
+
+def _same_question(entry: _Entry, question: Question) -> bool:
+    """False where the entry names another database, or another text."""
+    return entry.db_id in ("", question.db_id) and (
+        not entry.question or entry.question.split() == question.question.split()
+    )
+
+
+def _by_text(entries: Sequence[_Entry], questions: Sequence[Question]) -> list[Question | None]:
+    """Each entry's question by database and text; equal texts are taken in their order."""
+    waiting: dict[tuple[str, str], list[Question]] = {}
+    for question in reversed(questions):
+        key = (question.db_id, " ".join(question.question.split()))
+        waiting.setdefault(key, []).append(question)
+    return [
+        same.pop() if (same := waiting.get((e.db_id, " ".join(e.question.split())))) else None
+        for e in entries
+    ]
 
 
 def _match_lines(text: str, questions: Sequence[Question]) -> Predictions:

@@ -74,3 +74,21 @@ def test_json_lines_are_keyed_by_id(tmp_path: Path) -> None:
         read_predictions(write(tmp_path, '{"id":"7","sql":"A"}\n{"id":"7","sql":"B"}'), BIRD)
     with pytest.raises(SourceError, match="needs one of"):
         read_predictions(write(tmp_path, '{"id":"7","text":"A"}\n'), BIRD)
+
+
+def test_ids_of_another_subset_are_matched_by_text_or_refused(tmp_path: Path) -> None:
+    here = [
+        Question(question_id="0", db_id="b", question="How  many?", gold_sql="SELECT 1"),
+        Question(question_id="1", db_id="a", question="How many?", gold_sql="SELECT 2"),
+    ]
+    with_text = (
+        '{"id":"1","db_id":"b","question":"How many?","sql":"B"}\n'
+        '{"id":"5","db_id":"a","question":"How many?","sql":"A"}\n'
+        '{"id":"9","db_id":"c","question":"Which?","sql":"C"}\n'
+    )
+    read = read_predictions(write(tmp_path, with_text), here)
+    assert read.sql == {"0": "B", "1": "A"}
+    assert read.unknown == ("9",)
+    assert "question text" in read.said
+    with pytest.raises(SourceError, match="another release or subset"):
+        read_predictions(write(tmp_path, '{"id":"1","db_id":"b","sql":"B"}'), here)
