@@ -1,0 +1,70 @@
+"""597 published verdicts of SuperSQL on Spider, and what the rules say of the same answers."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.evaluate.page import embed_json, render_page
+from envbuild.evaluate.report import chart_groups
+from envbuild.evaluate.runs import EvaluationRun, evaluate_predictions
+from tests.shared import shared_data
+
+
+@pytest.fixture(scope="module")
+def run() -> EvaluationRun:
+    predictions = shared_data("predictions", "spider_dev_supersql.jsonl")
+    return evaluate_predictions(shared_data("spider"), predictions, benchmark="spider")
+
+
+def test_every_published_verdict_is_reproduced(run: EvaluationRun) -> None:
+    published = {}
+    with shared_data("predictions", "spider_dev_supersql.jsonl").open() as stream:
+        for line in stream:
+            record = json.loads(line)
+            key = (record["db_id"], record["question"], record["predicted_sql"])
+            published[key] = record["exec_acc"] == 1.0
+    ours = {(v.db_id, v.question, v.predicted_sql): v.official_correct for v in run.verdicts}
+    assert len(run.verdicts) == 597
+    assert ours == published
+
+
+def test_the_rules_are_nested_as_they_must_be(run: EvaluationRun) -> None:
+    for verdict in run.verdicts:
+        under = set(verdict.equal_under)
+        assert "strict@1" not in under or under >= {"bag@1", "official@1", "testsuite@1"}
+        assert "ordered@1" not in under or "bag@1" in under
+        assert "bag@1" not in under or "official@1" in under
+
+
+def test_every_wrong_answer_says_why(run: EvaluationRun) -> None:
+    assert all(v.reason for v in run.verdicts if not v.official_correct and v.equal_under == ())
+
+
+def test_the_page_holds_its_data_whatever_the_strings(run: EvaluationRun) -> None:
+    page = render_page(run.evaluation, run.verdicts, groups=chart_groups(run.verdicts))
+    assert "@DOCUMENT@" not in page
+    assert page.count("</script>") == 2
+    assert "</script>" not in embed_json({"sql": "</script><script>alert(1)</script>"})
+
+
+def test_the_command_says_what_it_read() -> None:
+    predictions = shared_data("predictions", "spider_dev_supersql.jsonl")
+    found = CliRunner().invoke(
+        app,
+        [
+            "evaluate",
+            "--predictions",
+            str(predictions),
+            "--benchmark",
+            "spider",
+            "--all",
+            "--json",
+            str(shared_data("spider")),
+        ],
+    )
+    assert found.exit_code == 0
+    document = json.loads(found.stdout)
+    assert document["format"] == "envbuild.evaluate/1"
+    assert document["evaluation"]["scores"][0]["official"]["total"] == 597
