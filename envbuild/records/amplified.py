@@ -80,3 +80,39 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[AddedRow, ...]
     rejected_batches: int = 0
     """Batches rolled back: they emptied a gold, orphaned a row or killed nothing."""
+
+
+class CorpusGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """What amplifying a corpus came to; the counts of its corpus.json."""
+
+    name: str
+    root: str
+    complete: bool
+    """False while other shards are missing: then there is no corpus yet."""
+    resumed: bool = False
+    """The folder was complete already, and nothing was added."""
+    databases: int = 0
+    not_amplified: int = 0
+    """Databases copied as they were, because rows could not be added; each is in rejects."""
+    tables: int = 0
+    rows_before: int = 0
+    rows_added: int = 0
+    rows_a_table_before: float = 0.0
+    """Median over all tables."""
+    rows_a_table: float = 0.0
+    orphans_added: int = 0
+    """Foreign-key violations that the source did not have; anything but 0 is our bug."""
+    golds: int = 0
+    """Distinct gold queries, a database at a time."""
+    golds_failing: int = 0
+    """Golds that did not run before rows were added."""
+    empty_before: int = 0
+    empty: int = 0
+    """Golds without a row, before and after."""
+    tie_sensitive: int = 0
+    mutants: int = 0
+    """Wrong queries tried, where amplification was guided; 0 where it was not."""
+    signal_before: float | None = None
+    """Mean share of a gold's mutants told apart (`signal_low`); None where not measured."""
+    signal: float | None = None
+    rejected_batches: int = 0

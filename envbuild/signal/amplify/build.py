@@ -224,7 +224,7 @@ class _Run:
         return self._opened(read_demand(sql, self.workspace.schema))
 
     def growth(self) -> Growth:
-        """What was added, in insertion order per table."""
+        """What was added: parents' tables first, in insertion order within each."""
         tables: list[TableGrowth] = []
         rows: list[AddedRow] = []
         for name in self.order:
