@@ -124,7 +124,9 @@ def _show(grown: "list[CorpusGrowth]") -> None:
             ("gold queries without rows", f"{growth.empty_before:,}", f"{growth.empty:,}"),
         ]
         if growth.signal is not None and growth.signal_before is not None:
-            lines.append(("signal, mean", f"{growth.signal_before:.2f}", f"{growth.signal:.2f}"))
+            lines.append(
+                ("signal, mean (low)", f"{growth.signal_before:.2f}", f"{growth.signal:.2f}")
+            )
         title = (
             f"{growth.name}: {growth.databases:,} databases, {growth.tables:,} tables, "
             f"{growth.golds:,} gold queries"

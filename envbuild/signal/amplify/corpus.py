@@ -74,7 +74,7 @@ def amplify_corpus(
         **folder.index,
         "format": INDEX_FORMAT,
         **configuration,
-        "counts": {**folder.index.get("counts", {}), **_counts(growth)},
+        "counts": _counts(growth, folder.index.get("counts", {})),
     }
     write_bytes(root / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index), indent=2))
     shutil.rmtree(root / PARTS_FOLDER, ignore_errors=True)
@@ -160,12 +160,13 @@ def _finished(root: Path, configuration: dict[str, Any]) -> CorpusGrowth:
     return CorpusGrowth(name=index["name"], root=str(root), complete=True, resumed=True, **counts)
 
 
-def _counts(growth: CorpusGrowth) -> dict[str, Any]:
+def _counts(growth: CorpusGrowth, before: dict[str, Any]) -> dict[str, Any]:
     plain = msgspec.to_builtins(growth)
     for key in ("name", "root", "complete", "resumed"):
         del plain[key]
-    rows = growth.rows_before + growth.rows_added
-    return {"databases": growth.databases, "rows": rows, "amplified": plain}
+    rows = ("rows", "rows_offered", "rows_stored")
+    counted = {key: before[key] + growth.rows_added for key in rows if key in before}
+    return {**before, **counted, "databases": growth.databases, "amplified": plain}
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], root: Path) -> None:
