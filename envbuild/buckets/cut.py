@@ -148,7 +148,14 @@ def read_edges(corpus: CorpusFolder) -> tuple[Edges, str] | None:
 
 def names_of(corpus: CorpusFolder, db_ids: list[str]) -> Callable[[int], frozenset[str] | None]:
     """`row -> identifiers of that row's database`, for `mask_column`; None where it is missing."""
-    return lambda row: _identifiers(corpus.database_path(db_ids[row]))
+
+    def of_row(row: int) -> frozenset[str] | None:
+        try:
+            return _identifiers(corpus.database_path(db_ids[row]))
+        except CorpusFolderError:  # a question of a database that the corpus lacks
+            return None
+
+    return of_row
 
 
 @lru_cache(maxsize=256)

@@ -24,3 +24,17 @@ def progress_count(
 
     with tqdm(total=total, desc=label, disable=True if quiet else None, leave=False) as bar:
         yield bar.update
+
+
+@contextmanager
+def counter(label: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A callback `(done, total)` that moves a bar on stderr."""
+    from tqdm import tqdm
+
+    with tqdm(desc=label, disable=True if quiet else None, leave=False) as bar:
+
+        def watch(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield watch

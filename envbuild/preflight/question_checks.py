@@ -4,20 +4,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from envbuild.corpora.placeholder import is_placeholder
 from envbuild.preflight.subjects import DatabaseSubject, Draft
 from envbuild.records.corpus import Question
 
-_PLACEHOLDER = re.compile(
-    r"""\s*(?:
-      | [.…_\-–—*\s]+                               # dots, dashes, stars
-      | <[^<>]{0,40}> | \[[^\[\]]{0,40}\] | \{[^{}]{0,40}\}   # <string>, [question], {text}
-      | \*\*[^*]{0,40}\*\*\s*:?                     # **Moderate**
-      | \#+\s*[\w ]{0,30}                           # a heading left over
-      | (?:string|str|text|question|todo|tbd|none|null|nan|n/?a|undefined|placeholder)\W*
-      | lorem\ ipsum.*
-    )\s*""",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
 _SPACE = re.compile(r"\s+")
 
 
@@ -59,11 +49,6 @@ def duplicate_questions(database: DatabaseSubject) -> Iterator[Draft]:
             database, "duplicate_questions", message, first, count=len(golds) - 1, example=text
         )
         yield draft if several else draft.as_note()
-
-
-def is_placeholder(text: str) -> bool:
-    """Whether a question's text is none."""
-    return _PLACEHOLDER.fullmatch(text) is not None
 
 
 def _folded(text: str) -> str:

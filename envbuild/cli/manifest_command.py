@@ -1,0 +1,154 @@
+"""`envbuild manifest`: the question pool of one or several corpora."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envbuild.cli.options import (
+    FINDINGS,
+    OK,
+    CorpusArgument,
+    EngineOption,
+    JsonOption,
+    LimitOption,
+    QuietOption,
+    SeedOption,
+    ShardOption,
+    WorkersOption,
+    print_json,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from envbuild.manifest.build import Built
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("manifest")(manifest)
+
+
+def manifest(
+    corpus: CorpusArgument,
+    out: Annotated[Path, typer.Option("--out", help="The manifest's folder.")] = Path("manifest"),
+    tables: Annotated[
+        str, typer.Option("--tables", help="Fewest and most tables of a sample.")
+    ] = "4:64",
+    distractors: Annotated[
+        str, typer.Option("--distractors", help="Added tables: fk, lexical, random or mixed.")
+    ] = "fk",
+    extra: Annotated[
+        int | None, typer.Option("--extra", min=0, help="The gold tables and exactly this many.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Every table of the database.")] = False,
+    edges: Annotated[
+        str | None,
+        typer.Option("--edges", help="Bucket edges; default: each corpus's buckets.parquet."),
+    ] = None,
+    mask: Annotated[
+        str | None, typer.Option("--mask", help="literals or skeleton; default: as the edges.")
+    ] = None,
+    styles: Annotated[
+        str | None, typer.Option("--styles", help="Phrasings to take, comma-separated.")
+    ] = None,
+    leave_out: Annotated[
+        str | None,
+        typer.Option("--leave-out", help="Findings whose questions stay out, comma-separated."),
+    ] = None,
+    variants: Annotated[
+        int, typer.Option("--variants", min=0, help="Hidden variants a row, where amplified.")
+    ] = 0,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    shard: ShardOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The question pool: one frozen training input a row, gold results beside it.
+
+    Every question becomes a row of manifest.parquet or, with its reason, of rejects.parquet.
+    Gold queries run once; their results lie in gold.parquet. The same inputs and seed give the
+    same bytes for any --workers. After --shard runs, one run without it joins the parts.
+    Exit 1 where rows were left out.
+
+    Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
+    """
+    from envbuild.cli.progress import counter
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.engine.shards import parse_shard
+    from envbuild.manifest.build import build_manifest
+    from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
+
+    smallest, largest = parse_tables(tables)
+    settings = ManifestSettings(
+        seed=seed,
+        smallest=smallest,
+        largest=largest,
+        distractors=distractors,
+        extra=extra,
+        full=full,
+        edges=parse_edge_option(edges),
+        mask=mask,
+        styles=_names(styles),
+        leave_out=_names(leave_out),
+        variants=variants,
+        limit=limit,
+    )
+    with counter("manifest", quiet=quiet) as watch:
+        built = build_manifest(
+            open_corpora(corpus),
+            out,
+            settings=settings,
+            workers=workers,
+            engine=engine,
+            shard=parse_shard(shard) if shard else None,
+            watch=watch,
+        )
+    if json:
+        print_json("manifest", _document(built))
+    else:
+        _show(built)
+    raise typer.Exit(FINDINGS if built.counts.rejected else OK)
+
+
+def _show(built: Built) -> None:
+    from envbuild.cli.tables import print_table
+
+    counts = built.counts
+    if not built.complete:
+        warn(
+            f"{built.parts_done} of {built.parts} parts are done: run the other shards, "
+            "then once without --shard"
+        )
+    typer.echo(
+        f"{counts.offered:,} questions: {counts.rows:,} rows, {counts.rejected:,} left out, "
+        f"{counts.golds:,} gold results"
+    )
+    if counts.rows:
+        rows = [[name, f"{n:,}", f"{n / counts.rows:.1%}"] for name, n in counts.buckets.items()]
+        print_table(["bucket", "rows", "share"], rows, right=(1, 2))
+    if counts.rejects:
+        ordered = sorted(counts.rejects.items(), key=lambda pair: (-pair[1], pair[0]))
+        rows = [[reason, f"{number:,}"] for reason, number in ordered]
+        print_table(["left out because", "questions"], rows, right=(1,))
+    typer.echo(str(built.out))
+
+
+def _document(built: Built) -> dict[str, object]:
+    return {
+        "out": str(built.out),
+        "complete": built.complete,
+        "parts": built.parts,
+        "parts_done": built.parts_done,
+        "rejected": built.counts.rejected,
+        "counts": built.counts,
+    }
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()

@@ -1,0 +1,110 @@
+"""One database's gold queries: each is compiled, run and checked once, for all its phrasings."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from envbuild.errors import CorpusError, GoldError
+from envbuild.manifest.layout import escape_part
+from envbuild.manifest.view_check import Views
+from envbuild.records.execution import Limits, Outcome, QueryResult
+from envbuild.records.manifest import GoldResult
+from envbuild.schema.graph import SchemaGraph
+from envbuild.schema.read import read_schema
+from envbuild.sql.executor import Session
+from envbuild.sql.gold_tables import GoldTableReader, GoldTables
+from envbuild.sql.order import order_matters
+from envbuild.sql.results import digest_rows, encode_rows
+
+
+class Gold(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one gold query; `reason` says why it cannot be used."""
+
+    sql: str
+    tables: GoldTables = GoldTables(tables=())
+    whole: QueryResult | None = None
+    """Its result on the whole database; kept only where every row's own view has to be checked."""
+    stored: GoldResult | None = None
+    rows: int = 0
+    """Rows of its result."""
+    reason: str = ""
+    """A reject's reason; empty where the gold can be scored."""
+    detail: str = ""
+
+
+class GoldDesk:
+    """One database, opened for reading, and the gold queries met so far."""
+
+    def __init__(self, path: Path, *, corpus: str, db_id: str, limits: Limits) -> None:
+        """Raises CorpusError (`database_unreadable`) where the file is no database."""
+        self.path = path
+        self.prefix = f"{escape_part(corpus)}/{escape_part(db_id)}/"
+        self.limits = limits
+        self.session = Session.open_file(path, limits=limits)
+        self.compiler = Session.open_file(path, limits=limits)
+        self.schema = read_schema(self.compiler.connection)
+        self.graph = SchemaGraph(self.schema)
+        self.reader = GoldTableReader(self.compiler.connection)
+        self.views = Views(path, limits)
+        self.golds: dict[str, Gold] = {}
+
+    def gold(self, sql: str) -> Gold:
+        """The gold query's tables and result, or why it has none; computed once."""
+        known = self.golds.get(sql)
+        if known is None:
+            known = self.golds[sql] = self._examine(sql)
+        return known
+
+    def close(self) -> None:
+        """Releases every connection."""
+        self.views.close()
+        self.reader.close()
+        self.compiler.close()
+        self.session.close()
+
+    def _examine(self, sql: str) -> Gold:
+        try:
+            tables = self.reader.read(sql)
+        except GoldError as e:
+            return Gold(sql=sql, reason=e.reason, detail=e.detail)
+        unknown = [name for name in tables.tables if name not in self.graph.neighbours]
+        if unknown:
+            detail = f"no ordinary table: {', '.join(unknown)}"
+            return Gold(sql=sql, tables=tables, reason="gold_reads_virtual_table", detail=detail)
+        whole = self.session.run(sql)
+        if not whole.ok:
+            reason = f"gold_{whole.outcome.value}"
+            return Gold(sql=sql, tables=tables, reason=reason, detail=whole.error)
+        # A result hangs on the tables it reads and on nothing else, so one view of them alone
+        # stands for every larger one; unless the query looks at the catalogue itself.
+        difference = self.views.difference(tables.tables, sql, whole)
+        if difference:
+            return Gold(sql=sql, tables=tables, reason="view_differs", detail=difference)
+        return Gold(
+            sql=sql,
+            tables=tables,
+            whole=whole if tables.reads_schema else None,
+            stored=self._stored(sql, whole),
+            rows=len(whole.rows),
+        )
+
+    def _stored(self, sql: str, whole: QueryResult) -> GoldResult:
+        ordered = order_matters(sql)
+        digest = hashlib.sha256(sql.encode("utf-8", "surrogatepass")).hexdigest()
+        return GoldResult(
+            gold_id=self.prefix + digest[:16],
+            outcome=Outcome.OK.value,
+            columns=whole.columns,
+            ordered=ordered,
+            digest=digest_rows(whole.rows, ordered=ordered),
+            result=encode_rows(whole.rows),
+        )
+
+
+def open_desk(path: Path, *, corpus: str, db_id: str, limits: Limits) -> GoldDesk | str:
+    """A desk for the database, or why it cannot be read."""
+    try:
+        return GoldDesk(path, corpus=corpus, db_id=db_id, limits=limits)
+    except CorpusError as e:
+        return str(e)
