@@ -37,6 +37,7 @@ TASK = Task(question="How many customers are there?", row_id="shop/1")
 def shop(tmp_path: Path) -> Path:
     path = tmp_path / "shop.sqlite"
     connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA synchronous = OFF")
     connection.execute("CREATE TABLE series (value INT)")
     connection.executemany("INSERT INTO series VALUES (?)", [(n,) for n in range(1, 41)])
     connection.execute(SHOP)

@@ -46,6 +46,7 @@ def shop(tmp_path: Path) -> Path:
 
 def build(path: Path, script: str) -> Path:
     connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA synchronous = OFF")
     connection.execute(script)
     connection.close()
     return path

@@ -1,0 +1,243 @@
+"""The environment: a manifest's rows as episodes, and what each episode earned.
+
+    env = Environment.open("manifest/")
+    env.reset(row_id)
+    while (request := env.request) is not None:
+        env.step(generate(request.context))
+    print(env.reward())
+
+Here episodes and rewards meet; trainers, servers and the terminal only translate.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.episode.chat import Tokenizer
+from envbuild.episode.database import EpisodeDatabase
+from envbuild.episode.gate import gate_probability
+from envbuild.episode.presets import load_preset
+from envbuild.episode.prompts import Prompts, load_prompts
+from envbuild.episode.running import QWEN
+from envbuild.episode.text_episode import TextEpisode
+from envbuild.episode.token_episode import TokenEpisode
+from envbuild.episode.views import ViewCache
+from envbuild.errors import ConfigurationError, StateError
+from envbuild.manifest.read import Manifest, open_manifest
+from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, Task, TextRequest
+from envbuild.records.execution import Limits
+from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.records.reward import RewardBreakdown, RewardSettings
+from envbuild.reward.score import Variant, score_answer
+from envbuild.sql.executor import DEFAULT_LIMITS
+
+DEFAULT_REWARD = RewardSettings()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What one completion came to."""
+
+    observation: str
+    """What the policy is told; empty when the episode is over."""
+    done: bool
+
+
+class Environment:
+    """A manifest's questions; any number of episodes at once, from any thread.
+
+    `reset`, `request`, `step`, `episode` and `reward` drive one episode at a time. For many at
+    once, take them from `new_episode` (text) or `new_token_episode` (ids) and `score` what they
+    record: they share this instance, its manifest and its views.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        settings: EpisodeSettings,
+        reward: RewardSettings = DEFAULT_REWARD,
+        prompts: Prompts | None = None,
+        chat: ChatFormat = QWEN,
+        limits: Limits = DEFAULT_LIMITS,
+        seed: int = 0,
+        views: ViewCache | None = None,
+        variant_path: Callable[[ManifestRow, str], Path] | None = None,
+    ) -> None:
+        """`variant_path` gives the database file of a row's hidden variant."""
+        self.manifest = manifest
+        self.settings = settings
+        self.reward_settings = reward
+        self.prompts = prompts or load_prompts()
+        self.chat = chat
+        self.limits = limits
+        self.seed = seed
+        self.views = views or ViewCache()
+        self.variant_path = variant_path
+        self._reading = threading.Lock()
+        self._current: TextEpisode | None = None
+
+    @classmethod
+    def open(
+        cls, manifest: Path | str, *, settings: EpisodeSettings | str = "default", **options: Any
+    ) -> "Environment":
+        """The environment over the manifest folder; `settings` may name a preset.
+
+        `options` are the constructor's. Raises CorpusFolderError where there is no manifest,
+        UnknownNameError for an unknown preset.
+        """
+        chosen = load_preset(settings) if isinstance(settings, str) else settings
+        return cls(open_manifest(Path(manifest)), settings=chosen, **options)
+
+    def new_episode(
+        self,
+        row: ManifestRow | str,
+        *,
+        candidate: int = 0,
+        step: int | None = None,
+        policy: str = "",
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> TextEpisode:
+        """An episode of its own over text; close it when it is done.
+
+        `step` is the training step that sets the submit gate's probability; None leaves it open.
+        """
+        row = self.row(row)
+        options = self._options(candidate=candidate, step=step, policy=policy)
+        database = self._open_view(row)
+        return TextEpisode(_task(row), database, count_tokens=count_tokens, **options)
+
+    def new_token_episode(
+        self,
+        row: ManifestRow | str,
+        *,
+        tokenizer: Tokenizer,
+        candidate: int = 0,
+        step: int | None = None,
+        policy: str = "",
+    ) -> TokenEpisode:
+        """An episode of its own over token ids; see `new_episode`."""
+        row = self.row(row)
+        options = self._options(candidate=candidate, step=step, policy=policy)
+        return TokenEpisode(_task(row), self._open_view(row), tokenizer=tokenizer, **options)
+
+    def score(self, episode: Episode) -> RewardBreakdown:
+        """What a finished episode earned, before its group's consensus is known.
+
+        The gold comes from the manifest and is not run. Raises UnknownNameError where the manifest
+        does not hold the episode's row.
+        """
+        row = self.row(episode.row_id)
+        with ExitStack() as opened:
+            database = self._open_view(row)
+            opened.callback(database.close)
+            breakdown = score_answer(
+                episode.sql,
+                session=database.session,
+                gold=self.gold(row),
+                schema=database.schema.schema,
+                settings=self.reward_settings,
+                variants=self._open_variants(row, opened),
+            )
+        return msgspec.structs.replace(
+            breakdown, episode_id=episode.episode_id, row_id=episode.row_id
+        )
+
+    def row(self, row: ManifestRow | str) -> ManifestRow:
+        """The manifest's row of that id; a row is returned as it is."""
+        if isinstance(row, ManifestRow):
+            return row
+        with self._reading:
+            return self.manifest.row(row)
+
+    def gold(self, row: ManifestRow, variant: str = "") -> GoldResult:
+        """The row's stored gold result."""
+        with self._reading:
+            return self.manifest.gold(row.gold_id, variant)
+
+    def reset(
+        self, row: ManifestRow | str, *, candidate: int = 0, step: int | None = None
+    ) -> TextRequest:
+        """Starts an episode, leaving nothing of the one before; returns its first request."""
+        self.close()
+        self._current = self.new_episode(row, candidate=candidate, step=step)
+        request = self._current.next_request()
+        assert request is not None, "a new episode asks for a completion"
+        return request
+
+    @property
+    def request(self) -> TextRequest | None:
+        """The next completion wanted of the current episode; None when it is over."""
+        return self._running().next_request()
+
+    def step(self, completion: str) -> Step:
+        """Feeds the current episode one completion. Raises StateError after its end."""
+        episode = self._running()
+        observation = episode.feed(completion)
+        return Step(observation=observation, done=episode.over)
+
+    def leave(self, reason: str) -> None:
+        """Ends the current episode because the policy cannot go on (`policy_error`)."""
+        self._running().fail(reason)
+
+    def episode(self) -> Episode:
+        """The current episode's record. Raises StateError before its end."""
+        return self._running().record()
+
+    def reward(self) -> RewardBreakdown:
+        """What the current episode earned. Raises StateError before its end."""
+        return self.score(self.episode())
+
+    def close(self) -> None:
+        """Ends the current episode, if there is one; the environment can be reset again."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+    def _running(self) -> TextEpisode:
+        if self._current is None:
+            raise StateError("no episode: call reset first")
+        return self._current
+
+    def _options(self, *, candidate: int, step: int | None, policy: str) -> dict[str, Any]:
+        return {
+            "settings": self.settings,
+            "prompts": self.prompts,
+            "chat": self.chat,
+            "seed": self.seed,
+            "candidate": candidate,
+            "gate_probability": gate_probability(step, self.settings),
+            "policy": policy,
+        }
+
+    def _open_view(self, row: ManifestRow) -> EpisodeDatabase:
+        return self.views.open(
+            self.manifest.database_path(row),
+            row.tables,
+            digest=row.database_sha256,
+            limits=self.limits,
+        )
+
+    def _open_variants(self, row: ManifestRow, opened: ExitStack) -> list[Variant]:
+        """The row's hidden variants, opened; none at evaluation, which has its own databases."""
+        if not row.variants or self.settings.evaluation:
+            return []
+        if self.variant_path is None:
+            raise ConfigurationError(
+                f"row {row.row_id} is scored on hidden variants ({', '.join(row.variants)}): "
+                "open the environment with variant_path"
+            )
+        variants = []
+        for name in row.variants:
+            path = self.variant_path(row, name)
+            database = self.views.open(path, row.tables, limits=self.limits)
+            opened.callback(database.close)
+            variants.append(Variant(database.session, self.gold(row, name)))
+        return variants
+
+
+def _task(row: ManifestRow) -> Task:
+    return Task(question=row.question, evidence=row.evidence, row_id=row.row_id)

@@ -1,0 +1,209 @@
+"""The environment over a manifest: the five lines, scripted policies, many episodes at once."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.environment import Environment
+from envbuild.errors import StateError, UnknownNameError
+from envbuild.records.episode import Episode, EpisodeSettings
+from envbuild.records.reward import Tier
+from envbuild.testing.policies import POLICIES, hacks, make_policy
+from envbuild.testing.tokenizer import ByteTokenizer
+from tests.small_manifest import QUESTIONS, VIEW, write_small_manifest
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+@pytest.fixture
+def env(manifest: Path) -> Environment:
+    return Environment.open(manifest)
+
+
+def act(
+    env: Environment, policy: str, row_id: str, *, candidate: int = 0, **options: int
+) -> Episode:
+    row = env.row(row_id)
+    chosen = make_policy(policy, row, candidate=candidate)
+    episode = env.new_episode(row, candidate=candidate, policy=policy, **options)
+    while (request := episode.next_request()) is not None:
+        episode.feed(chosen(request))
+    episode.close()
+    return episode.record()
+
+
+def answered(env: Environment, row_id: str, sql: str) -> float:
+    env.reset(row_id)
+    env.step(f'{{"tool": "submit_sql", "args": {{"sql": "{sql}"}}}}')
+    reward = env.reward().reward
+    assert reward is not None
+    return reward
+
+
+def test_the_five_lines(manifest: Path) -> None:
+    def generate(prompt: str) -> str:
+        assert QUESTIONS[0].question in prompt
+        return f'{{"tool": "submit_sql", "args": {{"sql": "{QUESTIONS[0].gold}"}}}}'
+
+    env = Environment.open(str(manifest))
+    env.reset("music/music/0")
+    while (request := env.request) is not None:
+        env.step(generate(request.context))
+    breakdown = env.reward()
+
+    assert (breakdown.reward, breakdown.tier) == (3.0, Tier.EQUIVALENT)
+    assert (breakdown.row_id, breakdown.episode_id) == ("music/music/0", "music/music/0/0")
+
+
+def test_reset_leaves_nothing_of_the_episode_before(env: Environment) -> None:
+    env.reset("music/music/1", candidate=3)
+    env.step('{"tool": "run_query", "args": {"sql": "SELECT 7"}}')
+    first = env.reset("music/music/0")
+    fresh = Environment.open(env.manifest.root).reset("music/music/0")
+    assert first == fresh
+    for _ in range(6):
+        env.step("no call")
+    done = env.step("")
+    assert done.done and env.episode().last_working_sql == ""
+    assert env.episode().candidate == 0
+
+
+def test_use_out_of_order(env: Environment) -> None:
+    for early in (env.step, lambda _: env.reward(), lambda _: env.request):
+        with pytest.raises(StateError):
+            early("")  # type: ignore[operator]
+    env.reset("music/music/0")
+    with pytest.raises(StateError):
+        env.reward()
+    with pytest.raises(UnknownNameError):
+        env.reset("music/music/nope")
+    with pytest.raises(UnknownNameError, match="one-call"):
+        Environment.open(env.manifest.root, settings="nope")
+
+
+@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+@pytest.mark.parametrize("preset", ["default", "one-call"])
+def test_the_oracle_always_gets_the_full_reward(manifest: Path, number: int, preset: str) -> None:
+    env = Environment.open(manifest, settings=preset)
+    done = act(env, "oracle", f"music/music/{number}", step=0)
+    assert done.gated and done.ended_by == "submit_sql"
+    assert env.score(done).reward == 3.0
+
+
+@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+def test_the_hacker_never_beats_honest_partial_credit(env: Environment, number: int) -> None:
+    row = env.row(f"music/music/{number}")
+    honest = answered(env, row.row_id, QUESTIONS[number].partial)
+    assert 1.0 < honest < 3.0
+    for candidate, trick in enumerate(hacks(row)):
+        done = act(env, "hacker", row.row_id, candidate=candidate)
+        assert done.sql == trick
+        paid = env.score(done).reward
+        assert paid is not None and paid < honest, trick
+
+
+@pytest.mark.parametrize(
+    ("policy", "ended_by"),
+    [("lazy", {"submit_sql"}), ("looping", {"call_budget"}), ("oracle", {"submit_sql"})],
+)
+def test_scripted_policies_end_as_they_should(
+    env: Environment, policy: str, ended_by: set[str]
+) -> None:
+    assert {act(env, policy, row.row_id).ended_by for row in env.manifest.rows} == ended_by
+
+
+def test_noise_never_breaks_an_episode(env: Environment) -> None:
+    for candidate in range(40):
+        done = act(env, "noisy", "music/music/2", candidate=candidate)
+        assert done.ended_by in ("no_answer", "final_turn", "query_error_cap")
+        assert env.score(done).reward in (0.0, 1.0)
+    first, second = (act(env, "noisy", "music/music/2") for _ in range(2))
+    assert msgspec.structs.replace(first, seconds=0) == msgspec.structs.replace(second, seconds=0)
+
+
+def test_an_unknown_policy_is_named(env: Environment) -> None:
+    with pytest.raises(UnknownNameError, match="oracle"):
+        make_policy("nope", env.row("music/music/0"))
+
+
+def test_only_the_rows_tables_exist(env: Environment) -> None:
+    env.reset("music/music/0")
+    told = env.step(
+        '{"tool": "list_tables"} {"tool": "run_query", "args": {"sql": "SELECT fee FROM secret"}}'
+    ).observation
+    assert "\n".join(VIEW) in told and "no such table: secret" in told
+
+
+def test_tokens_and_text_earn_the_same(env: Environment) -> None:
+    tokenizer = ByteTokenizer()
+    for name in ("oracle", "looping", "noisy"):
+        row = env.row("music/music/1")
+        text, ids = make_policy(name, row), make_policy(name, row)
+        by_text = env.new_episode(row, count_tokens=lambda t: len(tokenizer.encode(t)))
+        by_ids = env.new_token_episode(row, tokenizer=tokenizer)
+        while (request := by_text.next_request()) is not None:
+            asked = by_ids.next_request()
+            assert asked is not None
+            by_ids.feed(tokenizer.encode(ids(request))[: asked.max_new_tokens])
+            by_text.feed(text(request))
+        assert by_ids.record().turns == by_text.record().turns
+        assert env.score(by_ids.record()) == env.score(by_text.record())
+
+
+def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:
+    rows = list(env.manifest.rows)
+    episodes = [env.new_episode(rows[n % len(rows)], candidate=n // 4) for n in range(144)]
+    barrier = threading.Barrier(16)
+
+    def finish(start: int) -> list[float | None]:
+        barrier.wait()
+        paid = []
+        for episode in episodes[start::16]:
+            policy = make_policy("oracle", env.row(episode.task.row_id))
+            while (request := episode.next_request()) is not None:
+                episode.feed(policy(request))
+            paid.append(env.score(episode.record()).reward)
+            episode.close()
+        return paid
+
+    with ThreadPoolExecutor(16) as pool:
+        rewards = [reward for paid in pool.map(finish, range(16)) for reward in paid]
+    assert rewards == [3.0] * 144
+
+
+@pytest.mark.slow
+def test_two_thousand_episodes_leave_nothing_behind(env: Environment) -> None:
+    names, rows = sorted(POLICIES), list(env.manifest.rows)
+
+    def some(count: int) -> None:
+        for n in range(count):
+            done = act(env, names[n % len(names)], rows[n % len(rows)].row_id, candidate=n)
+            env.score(done)
+
+    some(200)
+    descriptors, threads, memory = _open_descriptors(), threading.active_count(), _resident()
+    some(2000)
+    assert _open_descriptors() == descriptors
+    assert threading.active_count() == threads
+    assert _resident() - memory < 16 * 1024 * 1024
+
+
+def test_the_evaluation_never_gates(manifest: Path) -> None:
+    env = Environment.open(manifest, settings=EpisodeSettings(evaluation=True))
+    assert not act(env, "lazy", "music/music/0", step=0).gated
+
+
+def _open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
