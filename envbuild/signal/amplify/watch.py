@@ -16,29 +16,20 @@ class Watch:
     """The golds of one database, run by the one executor on the growing database."""
 
     def __init__(self, workspace: Workspace, golds: Sequence[str]) -> None:
-        self.connection = workspace.connection
-        self.session = Session(self.connection, limits=LIMITS)
+        self.session = Session(workspace.connection, limits=LIMITS)
         self.before = {sql: self.rows(sql) for sql in golds}
         self.filled = [sql for sql, rows in self.before.items() if rows > 0]
         """Golds that have rows: none of them may be emptied."""
 
     def run(self, sql: str) -> QueryResult:
         """The query's result now; the connection may be written again afterwards."""
-        kept = self.connection.authorizer
-        try:
-            return self.session.run(sql)
-        finally:
-            self.connection.authorizer = kept
+        return self.session.run(sql)
 
     def alive(
         self, sql: str, mutants: Sequence[Mutant], positions: Sequence[int]
     ) -> tuple[int, ...]:
         """Which of these mutants have the gold's own result now; all where the gold has none."""
-        kept = self.connection.authorizer
-        try:
-            trial = try_mutants(sql, mutants, session=self.session, limits=LIMITS, only=positions)
-        finally:
-            self.connection.authorizer = kept
+        trial = try_mutants(sql, mutants, session=self.session, limits=LIMITS, only=positions)
         return trial.alive if trial.gold.ok else tuple(positions)
 
     def rows(self, sql: str) -> int:
