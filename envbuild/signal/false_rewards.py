@@ -78,8 +78,12 @@ def measure_benchmark(
     amplified: bool = True,
     seed: int = 0,
     workers: int | None = None,
+    on_measured: Callable[[int], None] | None = None,
 ) -> FalseRewards:
-    """The table of one benchmark; the same for any number of workers."""
+    """The table of one benchmark; the same for any number of workers.
+
+    `on_measured` hears how many questions each database had.
+    """
     ordered = sorted(answers, key=lambda answer: (answer.db_id, answer.question_id))
     work = [
         DatabaseAnswers(
@@ -91,9 +95,11 @@ def measure_benchmark(
         )
         for db_id, own in groupby(ordered, key=lambda answer: answer.db_id)
     ]
-    measured = [
-        one for found in run_shards(measure_database, work, workers=workers) for one in found
-    ]
+    measured: list[Measured] = []
+    for found in run_shards(measure_database, work, workers=workers):
+        measured += found
+        if on_measured:
+            on_measured(len(found))
     policies = cut_policies() + (amplified_policies() if amplified else [])
     bins, spearman = _by_score(measured)
     return FalseRewards(
@@ -185,6 +191,7 @@ def _policy_row(policy: Policy, measured: Sequence[Measured]) -> PolicyRow:
     with_gold = [one.rows[policy.visible] for one in measured if policy.visible in one.rows]
     return PolicyRow(
         policy=policy.name,
+        variants=len(policy.hidden),
         wrong=len(wrong),
         paid=sum(_pays(policy, one) for one in wrong),
         right=len(right),

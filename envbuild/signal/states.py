@@ -48,12 +48,12 @@ def amplified_policies() -> list[Policy]:
     """The sparse cut with rows added: as the visible database, and as hidden variants."""
     sparse = cut_name(SPARSE)
     return [
-        Policy(name=f"{sparse} amplified", visible="amplified"),
-        Policy(name=f"{sparse} amplified, guided", visible="guided 1"),
-        Policy(name=f"{sparse} + 1 variant", visible=sparse, hidden=("amplified",)),
-        Policy(name=f"{sparse} + 1 guided variant", visible=sparse, hidden=("guided 1",)),
+        Policy(name=f"{sparse}, grown", visible="grown"),
+        Policy(name=f"{sparse}, grown, guided", visible="guided 1"),
+        Policy(name=f"{sparse} + 1 variant", visible=sparse, hidden=("grown",)),
+        Policy(name=f"{sparse} + 1 guided", visible=sparse, hidden=("guided 1",)),
         Policy(
-            name=f"{sparse} + 3 guided variants",
+            name=f"{sparse} + 3 guided",
             visible=sparse,
             hidden=("guided 1", "guided 2", "guided 3"),
         ),
@@ -70,7 +70,7 @@ def open_states(
     states[FULL] = State(Session.open_file(path))
     if amplified:
         sparse = images[cut_name(SPARSE)]
-        states["amplified"] = _grown(sparse, golds, db_id, seed=seed, guided=False)
+        states["grown"] = _grown(sparse, golds, db_id, seed=seed, guided=False)
         for number in (1, 2, 3):
             states[f"guided {number}"] = _grown(
                 sparse, golds, db_id, seed=seed + number, guided=True

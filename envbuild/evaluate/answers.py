@@ -1,0 +1,85 @@
+"""A benchmark's questions with a system's predictions beside their golds."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from envbuild.corpora.source import Source
+from envbuild.errors import SourceError
+from envbuild.evaluate.predictions import read_predictions
+from envbuild.records.corpus import DatabaseRecord, Question
+from envbuild.records.false_rewards import Answer
+
+
+class _Line(msgspec.Struct):
+    """A line that carries its own gold: no id has to be matched."""
+
+    db_id: str
+    gold_sql: str
+    predicted_sql: str
+    id: str | int = ""
+
+
+def database_paths(source: Source) -> dict[str, Path]:
+    """db_id -> SQLite file of a source with ready databases.
+
+    Raises SourceError where it has none.
+    """
+    paths = {
+        one.db_id: Path(one.sqlite_file)
+        for one in source.databases()
+        if isinstance(one, DatabaseRecord) and one.sqlite_file
+    }
+    if not paths:
+        raise SourceError(f"{source.name} holds no SQLite files: give a Spider or BIRD folder")
+    return paths
+
+
+def read_answers(
+    source: Source, databases: Iterable[str], predictions: Path | None
+) -> list[Answer]:
+    """Every question over these databases, with its prediction where the file has one.
+
+    Lines that carry `db_id`, `gold_sql` and `predicted_sql` are taken as they are; any other form
+    is matched by question id. Predictions for other databases are left out.
+    """
+    known = set(databases)
+    own = _own_golds(predictions) if predictions else []
+    if any(line.db_id in known for line in own):
+        return [
+            Answer(
+                question_id=f"{number:06}",
+                db_id=line.db_id,
+                gold_sql=line.gold_sql,
+                predicted_sql=line.predicted_sql,
+            )
+            for number, line in enumerate(own)
+            if line.db_id in known
+        ]
+    questions = [
+        q for q in source.questions() if isinstance(q, Question) and q.db_id in known and q.gold_sql
+    ]
+    fits = predictions is not None and not own
+    sql = read_predictions(predictions, questions).sql if fits and predictions else {}
+    return [
+        Answer(
+            question_id=f"{number:06}",
+            db_id=question.db_id,
+            gold_sql=question.gold_sql,
+            predicted_sql=sql.get(question.question_id),
+        )
+        for number, question in enumerate(questions)
+    ]
+
+
+def _own_golds(path: Path) -> list[_Line]:
+    """The file's lines, where each carries its gold; none where the file is of another form."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as e:
+        raise SourceError(f"cannot read {path}: {e.strerror}") from None
+    try:
+        return [msgspec.json.decode(line, type=_Line) for line in lines if line.strip()]
+    except msgspec.MsgspecError:
+        return []
