@@ -67,7 +67,7 @@ def print_signal(signal: SignalSummary) -> None:
         say(cut(f"  {example.question} ({example.db_id}: {rows})", LINE_WIDTH))
         say(cut(f"    gold  {_one_line(example.gold_sql)}", LINE_WIDTH))
         for sql in example.wrong_sql:
-            say(cut(f"    = 3.0 {_one_line(sql)}", LINE_WIDTH))
+            say(f"    = 3.0 {_around_change(example.gold_sql, sql, LINE_WIDTH - 10)}")
     say("")
 
 
@@ -171,6 +171,18 @@ def cut(text: str, width: int) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _around_change(gold: str, wrong: str, width: int) -> str:
+    """A wrong query on one line, cut so that what was changed in it is seen."""
+    from envbuild.sql.differences import changed_stretch
+
+    gold, wrong = _one_line(gold), _one_line(wrong)
+    start, end = changed_stretch(gold, wrong)
+    if end <= width - 8:
+        return cut(wrong, width)
+    first = max(0, min(start - width // 3, len(wrong) - width + 1))
+    return cut("…" + wrong[first:], width)
 
 
 def _one_line(sql: str) -> str:

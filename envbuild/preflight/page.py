@@ -10,6 +10,7 @@ from envbuild.preflight.page_style import STYLE
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.preflight import CorpusReport, DatabaseHealth, FindingSummary, Report
 from envbuild.records.signal import SignalSummary
+from envbuild.sql.differences import changed_stretch
 
 _SIGNS = {Severity.ERROR: "✕ error", Severity.WARNING: "! warning", Severity.NOTE: "· note"}
 
@@ -22,6 +23,7 @@ def write_page(report: Report, path: Path) -> None:
 def render_page(report: Report) -> str:
     """The report as an HTML document."""
     names = ", ".join(corpus.corpus for corpus in report.corpora)
+    names = names if len(names) <= 60 else f"{len(report.corpora)} corpora"
     body = "".join(
         (
             f"<h1>Preflight: {escape(names)}</h1>",
@@ -132,7 +134,7 @@ def _signal_example(signal: SignalSummary) -> str:
     example = signal.example
     if example is None:
         return ""
-    wrong = "".join(f"<pre>{escape(sql)}</pre>" for sql in example.wrong_sql)
+    wrong = "".join(f"<pre>{_marked(example.gold_sql, sql)}</pre>" for sql in example.wrong_sql)
     rows = f"{example.gold_rows} row{'s' * (example.gold_rows != 1)}"
     return (
         f'<div class="card"><b>{escape(example.question)}</b> '
@@ -141,6 +143,13 @@ def _signal_example(signal: SignalSummary) -> str:
         f"<p>These {len(example.wrong_sql)} wrong queries return the same and would earn the full "
         f"reward:</p>{wrong}</div>"
     )
+
+
+def _marked(gold: str, wrong: str) -> str:
+    """The wrong query with what was changed in it marked."""
+    start, end = changed_stretch(gold, wrong)
+    middle = f"<mark>{escape(wrong[start:end]) or '&nbsp;'}</mark>"
+    return f"{escape(wrong[:start])}{middle}{escape(wrong[end:])}"
 
 
 def _gold_section(report: Report) -> str:

@@ -2,12 +2,12 @@
 
 STYLE = """
 :root{color-scheme:light dark;--page:#fbfaf8;--card:#ffffff;--ink:#1d1c1a;--soft:#6a6862;
---line:#e3e0d9;--grid:#ece9e3;--code:#f3f1ec;--red:#c23b2e;--amber:#9a6400;--green:#1f7a4d;
+--line:#e3e0d9;--grid:#ece9e3;--code:#f3f1ec;--mark:#f6d9a8;--red:#c23b2e;--amber:#9a6400;--green:#1f7a4d;
 --series-0:#2a6fdb;--series-1:#d9622b;--series-2:#1a9c78;--series-3:#8a5bd6;--series-4:#c4912a;
 --series-5:#6b7280;--sound:#3f8f6b;--trivial:#e3c46a;--empty:#e0954a;--undetermined:#9a7bd0;
 --fails:#cf4b3f}
 @media (prefers-color-scheme:dark){:root{--page:#161614;--card:#1f1f1c;--ink:#eceae4;
---soft:#a3a099;--line:#35342f;--grid:#2a2926;--code:#282723;--red:#f0796c;--amber:#e0ad4e;
+--soft:#a3a099;--line:#35342f;--grid:#2a2926;--code:#282723;--mark:#6b4a12;--red:#f0796c;--amber:#e0ad4e;
 --green:#63c295;--series-0:#6aa5f5;--series-1:#f08a56;--series-2:#4cc7a1;--series-3:#b493f0;
 --series-4:#dfb254;--series-5:#9aa1ab;--sound:#4fa37e;--trivial:#d8ba5f;--empty:#d98b43;
 --undetermined:#a68adb;--fails:#e0675b}}
@@ -49,6 +49,7 @@ padding:12px 16px}
 code,pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre{background:var(--code);border-radius:6px;padding:8px 12px;margin:6px 0;white-space:pre-wrap;
 overflow-wrap:anywhere}
+mark{background:var(--mark);color:inherit;border-radius:3px;padding:0 2px}
 details summary{cursor:pointer;color:var(--soft);font-size:13px}
 td.id{overflow-wrap:anywhere}
 footer{margin-top:48px;font-size:13px;color:var(--soft)}
