@@ -50,9 +50,9 @@ BUILT_IN_TABLES = _names(
 """Virtual tables that exist in every database and show more than its rows."""
 
 SLOW_FUNCTIONS = _names(
-    "glob instr like ltrim replace rtrim trim offsets matchinfo snippet highlight"
+    "glob instr like ltrim randomblob replace rtrim trim offsets matchinfo snippet highlight"
 )
-"""Functions whose one call may take the product of its arguments' lengths."""
+"""Functions whose one call may take the product of its arguments' lengths, or ms a megabyte."""
 UNSTOPPABLE_FUNCTIONS = _names("median percentile percentile_cont percentile_disc unhex")
 """Functions of which one call may last for seconds within any useful limit on values."""
 
@@ -63,7 +63,8 @@ class Authorizer:
     def __init__(self, own_tables: Container[str]) -> None:
         self.own_tables = own_tables
         """Folded names of the database's real tables, which may be called `dbstat`."""
-        self.slow = False
+        self.slow_calls = 0
+        """Calls of slow functions in the text, views included."""
         self.unstoppable = False
         self.denied = False
         self.revealing = ""
@@ -82,7 +83,7 @@ class Authorizer:
             if name not in FUNCTIONS:
                 return self._deny()
             if name in SLOW_FUNCTIONS or name.startswith("json"):
-                self.slow = True
+                self.slow_calls += 1
             elif name in UNSTOPPABLE_FUNCTIONS:
                 self.unstoppable = True
         elif action not in ACTIONS:

@@ -5,7 +5,7 @@ into the wider's as well as can be, and F1 is taken over those.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from envbuild.records.execution import Row, Rows, Value
@@ -13,9 +13,9 @@ from envbuild.records.execution import Row, Rows, Value
 T = TypeVar("T", bound=Hashable)
 
 SEARCH_CELLS = 2_000_000
-"""Cells that one search for the best column mapping may look at, about half a second. Results that
-are both long and wide can need more; the best mapping found by then counts, so the credit may be
-too low, and is the same on every machine."""
+"""Cells that one search for the best column mapping may look at, or four times those of both
+results where that is more: about half a second. Results that are both long and wide can need more;
+the best mapping found by then counts, so the credit may be too low, and is the same everywhere."""
 
 
 class GoldRows:
@@ -74,7 +74,9 @@ class _MappingSearch:
 
     def __init__(self, narrow: Sequence[Row], wide: Sequence[Row]) -> None:
         self.narrow, self.wide = narrow, wide
-        self.cells_left = SEARCH_CELLS
+        cells = sum(map(len, narrow)) + sum(map(len, wide))
+        self.budget = max(SEARCH_CELLS, 4 * cells)
+        self.cells_left = self.budget - cells
         self.options = self._pairs()
         """For each narrow column: (overlap, wide column), the largest first."""
         self.order = sorted(range(len(narrow)), key=lambda at: (self._top(at), at))
@@ -120,24 +122,25 @@ class _MappingSearch:
 
     def _pairs(self) -> list[list[tuple[int, int]]]:
         """How far each narrow column agrees with each wide one, while half the budget lasts."""
-        self.cells_left -= sum(map(len, self.narrow)) + sum(map(len, self.wide))
         places: defaultdict[Value, list[tuple[int, int]]] = defaultdict(list)
         for choice, column in enumerate(self.wide):
             for value, times in Counter(column).items():
                 places[value].append((choice, times))
-        options: list[list[tuple[int, int]]] = []
-        for column in self.narrow:
-            agreeing: defaultdict[int, int] = defaultdict(int)
-            for value, times in Counter(column).items():
-                found = places.get(value, ())
-                self.cells_left -= len(found)
-                if self.cells_left < SEARCH_CELLS // 2:
-                    break
-                for choice, others in found:
-                    agreeing[choice] += min(times, others)
-            pairs = [(overlap, choice) for choice, overlap in agreeing.items()]
-            options.append(sorted(pairs, key=lambda pair: (-pair[0], pair[1])))
-        return options
+        return [self._agreeing(column, places) for column in self.narrow]
+
+    def _agreeing(
+        self, column: Row, places: Mapping[Value, list[tuple[int, int]]]
+    ) -> list[tuple[int, int]]:
+        agreeing: defaultdict[int, int] = defaultdict(int)
+        for value, times in Counter(column).items():
+            found = places.get(value, ())
+            self.cells_left -= len(found)
+            if self.cells_left < self.budget // 2:  # unknown: they may agree in full, in order
+                return [(len(column), choice) for choice in range(len(self.wide))]
+            for choice, others in found:
+                agreeing[choice] += min(times, others)
+        pairs = [(overlap, choice) for choice, overlap in agreeing.items()]
+        return sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
 
     def _top(self, at: int) -> int:
         return self.options[at][0][0] if self.options[at] else 0

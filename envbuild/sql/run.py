@@ -23,6 +23,10 @@ _LAZY_STEPS, _WATCHFUL_STEPS = 10_000, 1_000
 """VM instructions between two looks at the limits. Measured on a long scan: 0 to 2 % and 8 %."""
 _CAREFUL_STEPS = 250
 """The same where values may be long: an instruction may then move a megabyte."""
+_SLOW_CALLS = 64
+"""Calls of slow functions that a statement may hold in the quick mode: 2 ms each at the worst."""
+_CAREFUL_CHARACTERS = 1_000
+"""Length of a statement in the careful mode: room for some sixty calls that make a megabyte."""
 _PREPARE_CHECKS = 1_000
 _SECONDS_A_SCAN = 0.1
 """Time between two looks at the temporary files: half a millisecond each."""
@@ -117,17 +121,26 @@ class Run:
         description = cursor.get_description()
         if self.statements > 1 or not description or not cursor.is_readonly:
             return False
-        unstoppable = self.authorizer.unstoppable or (
-            self.authorizer.slow and self.mode is Mode.CAREFUL
-        )
-        if unstoppable and self.mode is not Mode.ISOLATED:
+        if self._may_run_on(sql):
             raise NotHere(Mode.ISOLATED)
         self.columns = tuple([column[0] for column in description])
-        if self.authorizer.slow and self.mode is Mode.QUICK:
+        if self.authorizer.slow_calls and self.mode is Mode.QUICK:
             self.steps_a_check = _WATCHFUL_STEPS
             self.connection.set_progress_handler(self._look, _WATCHFUL_STEPS)
         self.steps_left = max(self.limits.vm_steps, self.steps_a_check)
         return True
+
+    def _may_run_on(self, sql: str) -> bool:
+        """Could this run longer, or take more, than SQLite's callback lets us see in this mode?
+
+        The callback comes with jumps only: between two of them every call in the text may run.
+        """
+        if self.mode is Mode.ISOLATED:
+            return False
+        slow_calls = self.authorizer.slow_calls
+        if self.mode is Mode.CAREFUL:
+            return self.authorizer.unstoppable or slow_calls > 0 or len(sql) > _CAREFUL_CHARACTERS
+        return self.authorizer.unstoppable or slow_calls > _SLOW_CALLS
 
     def _look(self) -> bool:
         """SQLite's callback every `steps_a_check` instructions: True interrupts."""
@@ -196,7 +209,7 @@ class Run:
         if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
             return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
         if isinstance(error, apsw.TooBigError) and self.mode is Mode.QUICK:
-            slow = self.authorizer.slow or self.authorizer.unstoppable
+            slow = self.authorizer.slow_calls or self.authorizer.unstoppable
             raise NotHere(Mode.ISOLATED if slow else Mode.CAREFUL) from None
         if isinstance(error, apsw.NoMemError):
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")

@@ -26,7 +26,7 @@ from envbuild.sql.wire import Answer, Request, read_frame, write_frame
 WORKERS = 2
 """Workers alive at once in one process."""
 GRACE = 0.5
-"""Seconds past the limit after which a worker is killed."""
+"""Seconds past the limit after which a worker is killed, or half the limit if that is less."""
 _START_SECONDS = 30.0
 _keys = itertools.count()
 _answers = msgspec.msgpack.Decoder(Answer)
@@ -45,15 +45,16 @@ class WorkerSession:
         seconds = limits.seconds if seconds is None else max(0.0, seconds)
         pool = self._pool = _pool()
         pool.tenants.add(self.key)
+        patience = seconds + min(GRACE, limits.seconds / 2)
         request = Request(key=self.key, sql=sql, limits=limits, seconds=seconds)
         worker = pool.borrow()
         try:
-            answer = worker.ask(request, seconds + GRACE)
+            answer = worker.ask(request, patience)
             if answer.unknown:
                 image = self.origin if isinstance(self.origin, bytes) else None
                 path = "" if image is not None else str(self.origin)
                 request = msgspec.structs.replace(request, path=path, image=image)
-                answer = worker.ask(request, seconds + GRACE)
+                answer = worker.ask(request, patience)
         except _GoneError:
             worker.kill()
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of time")

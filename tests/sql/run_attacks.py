@@ -1,0 +1,84 @@
+"""Runs statements from attacks.jsonl on a database and prints what each came to, one JSON a line.
+
+    python -m tests.sql.run_attacks DATABASE CONTEXT SECONDS < lines of attacks.jsonl
+
+CONTEXT is `main`, `thread` or `fork`. The last line gives the peak memory of this process and of
+its workers.
+"""
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from envbuild.records.execution import Limits
+from envbuild.sql.executor import Session
+
+CHECK = "SELECT count(*), sum(amt) FROM orders"
+
+
+def main() -> None:
+    attacks = [json.loads(line) for line in sys.stdin]
+    session = Session.open_file(
+        Path(sys.argv[1]),
+        limits=Limits(
+            vm_steps=20_000_000, seconds=float(sys.argv[3]), temporary_bytes=64 * 1024 * 1024
+        ),
+    )
+    expected = session.run(CHECK).rows
+    if sys.argv[2] == "thread":
+        worker = threading.Thread(target=run_all, args=(session, attacks, expected))
+        worker.start()
+        worker.join()
+    elif sys.argv[2] == "fork":
+        child = os.fork()
+        if not child:
+            run_all(session, attacks, expected)
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        return
+    else:
+        run_all(session, attacks, expected)
+
+
+def run_all(session: Session, attacks: list[dict[str, Any]], expected: object) -> None:
+    for attack in attacks:
+        started = time.monotonic()
+        result = session.run(statement(attack))
+        seconds = time.monotonic() - started
+        del started
+        print(
+            json.dumps(
+                {
+                    "id": attack["id"],
+                    "outcome": result.outcome,
+                    "error": result.error[:200],
+                    "seconds": round(seconds, 3),
+                    "next": session.run(CHECK).rows == expected,
+                    "kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+                }
+            )
+        )
+    session.close()
+    own, workers = (
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print(json.dumps({"own_kib": own, "workers_kib": workers, "threads": threading.active_count()}))
+
+
+def statement(attack: dict[str, Any]) -> str:
+    """The attack's SQL; long ones are spelt as [before, unit, times, after]."""
+    if "repeat" in attack:
+        before, unit, times, after = attack["repeat"]
+        return str(before + unit * times + after)
+    return str(attack["sql"])
+
+
+if __name__ == "__main__":
+    main()
