@@ -1,0 +1,195 @@
+"""A pipeline as the commands a person would have typed, and which of them are done already.
+
+Every stage is a command of the same name with the file's values as its options: `--dry-run` shows
+them, and what they do is told nowhere else.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.errors import UnknownNameError
+from envbuild.io.files import sha256_file, write_bytes
+from envbuild.pipeline.config import STAGES, Pipeline
+
+DEMO = "demo:"
+"""The source path that means: the corpora that ship with the package."""
+PROGRESS_FILE = "run.json"
+
+
+class PlannedStage(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage as a command."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """What follows `envbuild` on the command line."""
+    digest: str
+    """SHA-256 over this stage's arguments, the version, and every stage before it."""
+
+
+class DoneStage(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage that ended, as run.json keeps it."""
+
+    digest: str
+    inputs: str
+    """SHA-256 over the files it read, see `INPUTS`."""
+    exit_code: int
+
+
+INPUTS: Mapping[str, tuple[str, ...]] = {
+    "preflight": ("corpus/*/corpus.json",),
+    "buckets": ("corpus/*/corpus.json",),
+    "manifest": ("corpus/*/corpus.json", "corpus/*/*.parquet"),
+    "pool": ("manifest/manifest.json",),
+}
+"""What each stage reads, below the work folder. materialize resumes by its sources' digests itself,
+so it is always asked."""
+
+
+def plan_stages(
+    pipeline: Pipeline, *, beside: Path, out: Path, until: str = STAGES[-1]
+) -> list[PlannedStage]:
+    """The stages up to `until`, in running order.
+
+    Relative paths of the file count from `beside`, the folder it lies in; everything is written
+    below `out`. Raises UnknownNameError for an unknown stage.
+    """
+    if until not in STAGES:
+        raise UnknownNameError("stage", until, STAGES)
+    planned: list[PlannedStage] = []
+    before = __version__
+    for name, arguments in _commands(pipeline, beside, out):
+        before = hashlib.sha256("\0".join((before, *arguments)).encode()).hexdigest()
+        planned.append(PlannedStage(name=name, arguments=tuple(arguments), digest=before))
+        if name == until:
+            break
+    return planned
+
+
+def demo_sources(out: Path) -> Path:
+    """Where a pipeline over `demo:` writes the corpora that ship with the package."""
+    return out / "sources"
+
+
+def read_progress(out: Path) -> dict[str, DoneStage]:
+    """Stage -> how it ended in an earlier run; empty where there was none."""
+    try:
+        return msgspec.json.decode((out / PROGRESS_FILE).read_bytes(), type=dict[str, DoneStage])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}
+
+
+def is_done(stage: PlannedStage, progress: Mapping[str, DoneStage], out: Path) -> bool:
+    """True where an earlier run ended this stage with the same arguments over the same inputs."""
+    done = progress.get(stage.name)
+    if done is None or done.digest != stage.digest or stage.name not in INPUTS:
+        return False
+    return done.inputs == inputs_digest(stage.name, out)
+
+
+def inputs_digest(stage: str, out: Path) -> str:
+    """SHA-256 over the names and bytes of the files that the stage reads."""
+    digest = hashlib.sha256()
+    for pattern in INPUTS.get(stage, ()):
+        for path in sorted(out.glob(pattern)):
+            digest.update(f"{path.relative_to(out)}\0{sha256_file(path)}\0".encode())
+    return digest.hexdigest()
+
+
+def write_progress(out: Path, progress: Mapping[str, DoneStage]) -> None:
+    """Keeps which stages have ended."""
+    encoded = msgspec.json.encode(dict(progress), order="sorted")
+    write_bytes(out / PROGRESS_FILE, msgspec.json.format(encoded))
+
+
+def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str, list[str]]]:
+    corpus, manifest = str(out / "corpus"), str(out / "manifest")
+    seed = ["--seed", str(pipeline.seed)]
+    source = pipeline.source
+    yield (
+        "materialize",
+        [
+            "materialize",
+            *_source_paths(source.paths, beside, out),
+            *_options(("--out", corpus), ("--reader", source.reader), ("--name", source.name)),
+            *_options(("--split", source.split), ("--limit", source.limit)),
+            *(["--link"] if source.link else []),
+        ],
+    )
+    preflight = pipeline.preflight
+    thresholds = str(beside / preflight.thresholds) if preflight.thresholds else ""
+    html = str(out / "preflight.html") if preflight.html else ""
+    yield (
+        "preflight",
+        [
+            "preflight",
+            corpus,
+            *_options(("--signal", preflight.signal), ("--thresholds", thresholds)),
+            *_options(("--html", html)),
+            *seed,
+        ],
+    )
+    buckets = pipeline.buckets
+    edges = ",".join(map(str, buckets.edges))
+    shares = ",".join(map(str, buckets.shares))
+    yield (
+        "buckets",
+        [
+            "buckets",
+            corpus,
+            *_options(("--edges", edges), ("--mask", buckets.mask), ("--shares", shares)),
+        ],
+    )
+    rows = pipeline.manifest
+    yield (
+        "manifest",
+        [
+            "manifest",
+            corpus,
+            *_options(("--out", manifest), ("--tables", rows.tables)),
+            *_options(("--distractors", rows.distractors), ("--extra", rows.extra)),
+            *(["--full"] if rows.full else []),
+            *_options(("--styles", ",".join(rows.styles)), ("--variants", rows.variants or None)),
+            *_options(("--revision", source.revision)),
+            *seed,
+        ],
+    )
+    if pipeline.pool is not None:
+        yield (
+            "pool",
+            [
+                "pool",
+                manifest,
+                *_options(("--schedule", _schedule(pipeline.pool.schedule, beside))),
+                "--write",
+                *seed,
+            ],
+        )
+
+
+def _source_paths(paths: Sequence[str], beside: Path, out: Path) -> list[str]:
+    """A hub id `owner/name@revision` stays as it is; what exists beside the file is a path."""
+    found = []
+    for path in paths:
+        if path == DEMO:
+            found += [str(demo_sources(out) / name) for name in DEMO_NAMES]
+        else:
+            local = beside / path
+            found.append(str(local) if local.exists() or "@" not in path else path)
+    return found
+
+
+DEMO_NAMES = ("demo_sqale", "demo_synsql", "demo_bird")
+"""Folders that `corpora.demo.write_demo_sources` writes, one a published layout."""
+
+
+def _schedule(name: str, beside: Path) -> str:
+    return str(beside / name) if name.endswith(".toml") else name
+
+
+def _options(*pairs: tuple[str, object]) -> list[str]:
+    """`--name value` for every pair that has a value."""
+    return [part for name, value in pairs if value not in ("", None) for part in (name, str(value))]
