@@ -66,6 +66,7 @@ def run_stages(
         DEMO_NAMES,
         DoneStage,
         demo_sources,
+        inputs_digest,
         is_done,
         read_progress,
         write_progress,
