@@ -1,0 +1,108 @@
+"""The same questions over other views: one manifest more for each rung of the distractor ladder.
+
+Gold results are not computed again: building the manifest has proved that a gold reads nothing
+but its gold tables, and every view here holds them.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.errors import ConfigurationError
+from envbuild.io.files import atomic_path, write_bytes
+from envbuild.io.parquet import write_records
+from envbuild.manifest.layout import (
+    FORMAT,
+    GOLD_FILE,
+    INDEX_FILE,
+    REJECT_SCHEMA,
+    REJECTS_FILE,
+    ROW_SCHEMA,
+    ROWS_FILE,
+)
+from envbuild.manifest.read import Manifest
+from envbuild.records.manifest import ManifestRow
+from envbuild.schema.graph import SchemaGraph
+from envbuild.schema.read import read_schema
+from envbuild.schema.sampler import sample_schema
+from envbuild.sql.connect import SQLITE_VERSION, open_read_only
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """One size of view."""
+
+    name: str
+    extra: int | None
+    """Tables besides the gold ones; None: every table of the database."""
+
+
+LADDER = (
+    Size(name="gold", extra=0),
+    Size(name="plus32", extra=32),
+    Size(name="full", extra=None),
+)
+"""The gold tables alone, 32 distractors more, the whole schema."""
+
+
+def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
+    """Writes a manifest of the same rows over views of another size; returns how many rows.
+
+    A complete one is left as it is. Raises ConfigurationError where `out` holds another manifest.
+    """
+    configuration = {
+        "resampled": size.name,
+        "extra": size.extra,
+        "of": manifest.index.get("configuration"),
+    }
+    if (out / INDEX_FILE).is_file():
+        before = msgspec.json.decode((out / INDEX_FILE).read_bytes())
+        if before.get("configuration") != configuration:
+            raise ConfigurationError(f"{out} holds another manifest: choose another --out")
+        return int(before["counts"]["rows"])
+    count = write_records(out / ROWS_FILE, _rows(manifest, out, size), ROW_SCHEMA)
+    with atomic_path(out / GOLD_FILE) as temporary:
+        shutil.copyfile(manifest.root / GOLD_FILE, temporary)
+    write_records(out / REJECTS_FILE, (), REJECT_SCHEMA)
+    index = {
+        "format": FORMAT,
+        "configuration": configuration,
+        "counts": {**manifest.index.get("counts", {}), "offered": count, "rejects": {}},
+        "parts": 1,
+        "versions": {"envbuild": __version__, "sqlite": SQLITE_VERSION},
+    }
+    write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index)) + b"\n")
+    return count
+
+
+def _rows(manifest: Manifest, out: Path, size: Size) -> Iterator[ManifestRow]:
+    """The manifest's rows in their order, each with a view of this size."""
+    for _, rows in groupby(manifest.rows, key=lambda row: row.sqlite_file):
+        schema = graph = None
+        for row in rows:
+            path = manifest.database_path(row)
+            if schema is None or graph is None:
+                connection = open_read_only(path)
+                schema = read_schema(connection)
+                connection.close()
+                graph = SchemaGraph(schema)
+            sample = sample_schema(
+                schema,
+                row.gold_tables,
+                target=row.target_size,
+                seed=row.seed,
+                extra=size.extra,
+                full=size.extra is None,
+                graph=graph,
+            )
+            yield msgspec.structs.replace(
+                row,
+                tables=sample.tables,
+                distractors=sample.distractors,
+                target_size=len(sample.tables),
+                sqlite_file=os.path.relpath(path, out),
+            )
