@@ -71,7 +71,7 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
     index = {
         "format": FORMAT,
         "configuration": configuration,
-        "counts": {**manifest.index.get("counts", {}), "offered": count, "rejects": {}},
+        "counts": {"offered": count, "rows": count, "rejects": {}},
         "parts": 1,
         "versions": {"envbuild": __version__, "sqlite": SQLITE_VERSION},
     }

@@ -1,0 +1,133 @@
+"""Evaluation of real episodes: scripted policies over a small manifest, from files to page."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.environment import Environment
+from envbuild.evaluate.behaviour import count_wasted
+from envbuild.evaluate.exploration import decisive_literals, opened_tables
+from envbuild.evaluate.runs import evaluate_episodes
+from envbuild.io.episodes import EpisodeJournal
+from envbuild.manifest.read import open_manifest
+from envbuild.manifest.resample import LADDER, resample_manifest
+from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
+from envbuild.testing.policies import make_policy
+from tests.small_manifest import write_small_manifest
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+def play_all(manifest: Path, folder: Path, policy: str) -> Path:
+    env = Environment.open(str(manifest))
+    with EpisodeJournal(folder, configuration={"manifest": str(manifest)}) as journal:
+        for row in env.manifest.rows:
+            episode = env.new_episode(row, policy=policy)
+            act = make_policy(policy, row)
+            while (request := episode.next_request()) is not None:
+                episode.feed(act(request))
+            episode.close()
+            journal.add(episode.record())
+        journal.seal()
+    return folder
+
+
+def test_oracle_is_right_and_opens_what_it_needs(manifest: Path, tmp_path: Path) -> None:
+    run = evaluate_episodes(play_all(manifest, tmp_path / "oracle", "oracle"))
+    first = run.evaluation.scores[0]
+    assert first.official.value == first.strict.value == 1.0
+    assert first.unscored == 0
+    assert run.evaluation.behaviour is not None
+    assert run.evaluation.behaviour.submit_rate == 1.0
+    assert run.evaluation.behaviour.opened_all_gold_tables == 1.0
+    assert {score.name for score in run.evaluation.scores} > {"all", "short"}
+    assert sum(s.official.total for s in run.evaluation.scores if s.name in BUCKETS) == len(
+        run.verdicts
+    )
+
+
+BUCKETS = ("short", "medium", "long")
+
+
+def test_hacker_is_wrong_and_told_why(manifest: Path, tmp_path: Path) -> None:
+    run = evaluate_episodes(play_all(manifest, tmp_path / "hacker", "hacker"))
+    assert run.evaluation.scores[0].official.value == 0.0
+    assert all(verdict.reason for verdict in run.verdicts)
+
+
+def test_commands_from_files_to_page(manifest: Path, tmp_path: Path) -> None:
+    good = play_all(manifest, tmp_path / "good", "oracle")
+    bad = play_all(manifest, tmp_path / "bad", "lazy")
+    page, metrics = tmp_path / "page.html", tmp_path / "metrics.jsonl"
+    for folder in (good, bad):
+        found = runner.invoke(
+            app, ["evaluate", str(folder), "--html", str(page), "--metrics", str(metrics)]
+        )
+        assert found.exit_code == 0, found.output
+        assert "official@1" in found.stdout
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert {"ex/official@1", "behaviour/submit_rate"} <= {line["metric"] for line in lines}
+    assert "episodes" in page.read_text()
+    compared = runner.invoke(app, ["compare", str(good), str(bad), "--json"])
+    assert compared.exit_code == 0, compared.output
+    (comparison,) = json.loads(compared.stdout)["comparisons"]
+    assert comparison["left_out"] == 0
+    assert comparison["delta"] <= 0
+
+
+def test_ladder_keeps_questions_and_golds(manifest: Path, tmp_path: Path) -> None:
+    opened = open_manifest(manifest)
+    for size in LADDER:
+        assert resample_manifest(opened, tmp_path / size.name, size) == len(opened.rows)
+        resampled = open_manifest(tmp_path / size.name)
+        for before, after in zip(opened.rows, resampled.rows, strict=True):
+            assert set(after.tables) >= set(after.gold_tables) == set(before.gold_tables)
+            assert resampled.database_path(after).is_file()
+        play_all(tmp_path / size.name, tmp_path / size.name / "episodes", "oracle")
+    assert all(set(r.tables) == set(r.gold_tables) for r in open_manifest(tmp_path / "gold").rows)
+    found = runner.invoke(app, ["ladder", str(manifest), "--out", str(tmp_path), "--json"])
+    assert found.exit_code == 0, found.output
+    rungs = json.loads(found.stdout)["rungs"]
+    assert [rung["name"] for rung in rungs] == ["gold", "plus32", "full"]
+    assert rungs[0]["tables"] < rungs[2]["tables"]
+    assert all(rung["official"]["correct"] == rung["official"]["total"] for rung in rungs)
+
+
+def test_decisive_literals_are_those_that_change_the_result(manifest: Path) -> None:
+    env = Environment.open(str(manifest))
+    row = next(row for row in env.manifest.rows if "'France'" in row.gold_sql)
+    database = env.new_episode(row).database
+    gold = env.manifest.gold(row.gold_id)
+    assert decisive_literals(row, session=database.session, gold=gold) == ["France"]
+
+
+def test_opened_and_wasted_by_hand(manifest: Path) -> None:
+    env = Environment.open(str(manifest))
+    row = env.manifest.rows[0]
+    calls = (
+        ToolCall(tool="list_tables", result="singer"),
+        ToolCall(tool="describe_table", arguments='{"table_name": "Singer"}'),
+        ToolCall(tool="describe_table", arguments='{ "table_name":"Singer"}'),
+        ToolCall(tool="describe_table", arguments='{"table_name": "nope"}', failed=True),
+        ToolCall(
+            tool="run_query", sql="SELECT count(*) FROM album", outcome="ok", arguments='{"sql":1}'
+        ),
+        ToolCall(tool="run_query", sql="SELECT * FROM venue v", outcome="error"),
+    )
+    episode = Episode(
+        episode_id="a/0",
+        row_id=row.row_id,
+        ended_by=EndedBy.NO_ANSWER,
+        turns=(Turn(index=0, kind="tool", completion="", calls=calls),),
+    )
+    connection = env.new_episode(row).database.session.connection
+    assert opened_tables(episode, connection) == {"singer", "album"}
+    assert count_wasted(episode) == 1
