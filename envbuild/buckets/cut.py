@@ -83,7 +83,7 @@ def cut_corpus(
     column = lengths.get_column("masked_length")
     if isinstance(edges, int):
         edges = suggest_edges(column.to_list(), edges)
-    lengths = lengths.with_columns(bucket_column(edges))
+    lengths = lengths.with_columns(bucket_column(column, edges))
     if write:
         write_batches(
             corpus.root / BUCKETS_FILE,
@@ -94,14 +94,10 @@ def cut_corpus(
     return summarize(corpus.name, lengths.get_column("bucket"), column, edges=edges, mask=mode)
 
 
-def bucket_column(edges: Edges) -> pl.Expr:
-    """The bucket of `masked_length`, for a whole column."""
-    return (
-        pl.col("masked_length")
-        .cut(list(edges.values), labels=list(edges.names), left_closed=True)
-        .cast(pl.String)
-        .alias("bucket")
-    )
+def bucket_column(lengths: pl.Series, edges: Edges) -> pl.Series:
+    """The bucket of each masked length, for a whole column."""
+    places = pl.Series(edges.values).search_sorted(lengths, side="right")
+    return pl.Series("bucket", edges.names).gather(places)
 
 
 def summarize(

@@ -1,6 +1,7 @@
 """One database's gold queries: each is compiled, run and checked once, for all its phrasings."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from envbuild.schema.read import read_schema
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import GoldTableReader, GoldTables
 from envbuild.sql.order import order_matters
-from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 
 
 class Gold(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +24,6 @@ class Gold(msgspec.Struct, frozen=True, kw_only=True):
 
     sql: str
     tables: GoldTables = GoldTables(tables=())
-    whole: QueryResult | None = None
-    """Its result on the whole database; kept only where every row's own view has to be checked."""
     stored: GoldResult | None = None
     rows: int = 0
     """Rows of its result."""
@@ -56,6 +55,17 @@ class GoldDesk:
             known = self.golds[sql] = self._examine(sql)
         return known
 
+    def difference(self, tables: Sequence[str], gold: Gold) -> str:
+        """What differs when the gold runs with only `tables` there; empty where nothing does."""
+        if gold.stored is None:
+            return gold.detail
+        whole = QueryResult(
+            outcome=Outcome.OK,
+            columns=gold.stored.columns,
+            rows=decode_rows(gold.stored.result),
+        )
+        return self.views.difference(tables, gold.sql, whole)
+
     def close(self) -> None:
         """Releases every connection."""
         self.views.close()
@@ -84,7 +94,6 @@ class GoldDesk:
         return Gold(
             sql=sql,
             tables=tables,
-            whole=whole if tables.reads_schema else None,
             stored=self._stored(sql, whole),
             rows=len(whole.rows),
         )
