@@ -97,7 +97,7 @@ def test_a_gold_that_hangs_on_other_tables_is_a_change(tmp_path: Path) -> None:
     assert document["shown"][0]["distractors"] == []
     whole = CliRunner().invoke(app, [*arguments, "--full"])
     assert whole.exit_code == 0, "with every table there the count is right"
-    assert "c/d/q3: 3 tables" in whole.stdout
+    assert "c/d/q1: 3 tables" in whole.stdout
     assert max(map(len, whole.stdout.splitlines())) <= 80
 
 
