@@ -118,7 +118,7 @@ def _known_of_questions(corpus: CorpusFolder) -> pl.DataFrame:
     if signal.is_file():
         known = pl.read_parquet(signal).select(
             "question_id",
-            pl.col("signal_low").cast(pl.Float32).alias("signal"),
+            pl.col("signal_high").cast(pl.Float32).alias("signal"),
             pl.col("mutants").cast(pl.Int16).alias("signal_mutants"),
         )
     if findings.is_file():

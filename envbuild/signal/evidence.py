@@ -15,6 +15,8 @@ from envbuild.sql.executor import Session
 
 GROWN_FROM = (0, 2, 5, 20)
 """Rows a table of the cuts the variants grow from, in turn."""
+ROWS = (15, 30)
+"""Rows a table they grow to: twice as many tell the same mutants apart, at twice the cost."""
 
 
 def open_variants(
@@ -31,5 +33,5 @@ def _grow(path: Path, golds: Sequence[str], *, db_id: str, number: int, seed: in
     rows = GROWN_FROM[number % len(GROWN_FROM)]
     cut = cut_image(path, rows, seed=seed + number)
     named = [Gold(question_id=str(place), sql=sql) for place, sql in enumerate(golds)]
-    settings = AmplifySettings(seed=seed + number)
+    settings = AmplifySettings(rows_low=ROWS[0], rows_high=ROWS[1], seed=seed + number)
     return amplify_database(cut, named, settings=settings, db_id=db_id).image

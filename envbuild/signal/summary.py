@@ -109,24 +109,15 @@ def _top_alive(scored: Sequence[SignalScore]) -> tuple[AliveOperator, ...]:
 
 
 def _example(scored: Sequence[SignalScore], questions: Sequence[Question]) -> SignalExample | None:
-    """The most telling question: a gold with rows, few columns of SQL, many different mutants.
+    """The question that shows it best: its gold has rows, four kinds of change go unnoticed.
 
-    Prefers golds that return something: that an empty result equals an empty result is plain.
+    That an empty result equals an empty result is plain, and so is one kind of change four times;
+    among the rest the shortest SQL reads best.
     """
-    candidates = [score for score in scored if len(score.alive) >= WRONG_QUERIES]
-    if not candidates:
-        candidates = [score for score in scored if score.alive]
+    candidates = [score for score in scored if score.alive]
     if not candidates:
         return None
-    best = min(
-        candidates,
-        key=lambda score: (
-            score.gold_rows == 0,
-            -len(set(score.alive)),
-            len(score.alive_sql[0]),
-            score.question_id,
-        ),
-    )
+    best = min(candidates, key=_plainness)
     asked = next((q for q in questions if q.question_id == best.question_id), None)
     return SignalExample(
         question_id=best.question_id,
@@ -134,16 +125,21 @@ def _example(scored: Sequence[SignalScore], questions: Sequence[Question]) -> Si
         question=asked.question if asked else "",
         gold_sql=asked.gold_sql if asked else "",
         gold_rows=best.gold_rows,
-        wrong_sql=_one_an_operator(best)[:WRONG_QUERIES],
+        wrong_sql=_shown(best),
     )
 
 
-def _one_an_operator(score: SignalScore) -> tuple[str, ...]:
-    """Alive mutants, those of operators not shown yet first."""
+def _plainness(score: SignalScore) -> tuple[bool, int, int, str]:
+    kinds = min(len(set(score.alive)), WRONG_QUERIES)
+    return score.gold_rows == 0, -kinds, max(map(len, _shown(score))), score.question_id
+
+
+def _shown(score: SignalScore) -> tuple[str, ...]:
+    """Up to four alive mutants, each of another operator where there are so many."""
     pairs = list(zip(score.alive, score.alive_sql, strict=True))
     first = dict(reversed(pairs))
     shown = [sql for operator, sql in pairs if first[operator] == sql]
-    return tuple(shown + [sql for _, sql in pairs if sql not in shown])
+    return tuple(shown + [sql for _, sql in pairs if sql not in shown])[:WRONG_QUERIES]
 
 
 def _percent(share: float | None) -> str:
