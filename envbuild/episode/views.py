@@ -30,6 +30,8 @@ from envbuild.sql.view import build_view_file, build_view_image
 MiB = 1024 * 1024
 SMALL = MiB // 2
 """Bytes up to which every episode gets a private copy in memory."""
+MOST_IN_MEMORY = 8 * MiB
+"""Bytes of a database from which views are built straight into files."""
 _TABLES = (
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
@@ -128,15 +130,14 @@ class ViewCache:
             return self._kept_bytes()
 
     def _build(self, path: Path, tables: Sequence[str] | None, key: tuple[str, ...]) -> View:
-        names = _tables_of(path) if tables is None or path.stat().st_size > SMALL else None
         if tables is None:
-            return View(file=path, shown=names or ())
-        if names is not None and set(map(fold_name, names)) <= set(map(fold_name, tables)):
-            return View(file=path, shown=tables)
-        if path.stat().st_size <= 16 * SMALL:
+            return View(file=path, shown=_tables_of(path))
+        if _status(path).st_size <= MOST_IN_MEMORY:
             image = build_view_image(path, tables)
             if len(image) <= SMALL:
                 return View(image=image, shown=tables)
+        elif set(map(fold_name, _tables_of(path))) <= set(map(fold_name, tables)):
+            return View(file=path, shown=tables)
         name = sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         file = self._files() / f"{name}.sqlite"
         if not file.exists():
@@ -193,11 +194,15 @@ def _remove_folder(folder: Path, made_by: int) -> None:
 
 
 def _identity(path: Path) -> str:
+    status = _status(path)
+    return f"{Path(path).absolute()}/{status.st_size}/{status.st_mtime_ns}"
+
+
+def _status(path: Path) -> os.stat_result:
     try:
-        status = Path(path).stat()
+        return Path(path).stat()
     except OSError as e:
         raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
-    return f"{Path(path).absolute()}/{status.st_size}/{status.st_mtime_ns}"
 
 
 def _tables_of(path: Path) -> list[str]:

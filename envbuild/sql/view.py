@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+import msgspec
 
 from envbuild.errors import CorpusError
 from envbuild.sql.connect import quote_name, read_only_uri
@@ -17,9 +18,14 @@ from envbuild.sql.names import fold_name
 from envbuild.sql.references import drop_references
 
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
-_ENCODINGS = {1: "UTF-8", 2: "UTF-16le", 3: "UTF-16be"}
+_ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}
+_SMALL = 4 * 1024 * 1024
 _OBJECTS = """
-SELECT type, name, tbl_name, sql FROM src.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"""
+SELECT type, name, tbl_name, sql FROM src.sqlite_schema
+WHERE sql IS NOT NULL AND type <> 'trigger'
+  AND (type = 'view' OR lower(tbl_name) IN (SELECT value FROM json_each(?)))
+ORDER BY rowid"""
+_STATISTICS = "SELECT count(*) FROM src.sqlite_schema WHERE name = 'sqlite_stat1'"
 _COLUMNS = "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?)"
 _KIND = "SELECT type, wr FROM pragma_table_list(?) WHERE schema = 'main'"
 _TABLES_A_QUERY = 100
@@ -74,9 +80,11 @@ def build_view_file(path: Path, tables: Sequence[str], out: Path) -> None:
 
 def _build(connection: apsw.Connection, path: Path, tables: Sequence[str]) -> None:
     try:
-        _configure(connection, path)
-        objects = [Object(*row) for row in connection.execute(_OBJECTS)]
-        chosen = _choose(objects, tables)
+        _attach(connection, path)
+        names = list(dict.fromkeys(fold_name(table) for table in tables))
+        asked = (msgspec.json.encode(names).decode(),)
+        objects = [Object(*row) for row in connection.execute(_OBJECTS, asked)]
+        chosen = _choose(objects, names)
         with connection:
             _copy(connection, objects, chosen)
     except apsw.Error as e:
@@ -86,27 +94,32 @@ def _build(connection: apsw.Connection, path: Path, tables: Sequence[str]) -> No
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 
 
-def _configure(connection: apsw.Connection, path: Path) -> None:
-    """Takes over the source's text encoding; switches off what would act on rows being copied."""
-    with Path(path).open("rb") as stream:
-        header = stream.read(60)
-    encoding = _ENCODINGS.get(int.from_bytes(header[56:60]), "UTF-8")
-    connection.execute(
-        f"PRAGMA encoding='{encoding}'; PRAGMA ignore_check_constraints=ON; ATTACH ? AS src",
-        (read_only_uri(path),),
-    )
+def _attach(connection: apsw.Connection, path: Path) -> None:
+    """Attaches the source and switches off what would act on rows being copied.
+
+    A small database gets small pages: its tables fill them better, and an image is copied whole.
+    """
+    small = path.stat().st_size <= _SMALL
+    pages = "PRAGMA page_size = 1024; " if small else ""
+    uri = (read_only_uri(path),)
+    try:
+        connection.execute(f"{pages}PRAGMA ignore_check_constraints = ON; ATTACH ? AS src", uri)
+    except apsw.SQLError:  # of another text encoding, which must be set before anything else
+        connection.execute(f"PRAGMA encoding = '{_encoding_of(path)}'; ATTACH ? AS src", uri)
 
 
-def _choose(objects: Iterable[Object], tables: Sequence[str]) -> list[Object]:
+def _encoding_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        return _ENCODINGS.get(int.from_bytes(stream.read(60)[56:]), "UTF-8")
+
+
+def _choose(objects: Iterable[Object], names: list[str]) -> list[Object]:
     """The tables' own entries in the order asked for; SQLite's internal tables make themselves."""
     found = {fold_name(o.name): o for o in objects if o.kind == "table"}
-    chosen = []
-    for name in dict.fromkeys(fold_name(table) for table in tables):
-        if name not in found:
+    for name in names:
+        if name not in found and not name.startswith("sqlite_"):
             raise CorpusError("no_table", f"the database has no table {name!r}", table=name)
-        if not name.startswith("sqlite_"):
-            chosen.append(found[name])
-    return chosen
+    return [found[name] for name in names if not name.startswith("sqlite_")]
 
 
 def _copy(connection: apsw.Connection, objects: list[Object], chosen: list[Object]) -> None:
@@ -116,7 +129,7 @@ def _copy(connection: apsw.Connection, objects: list[Object], chosen: list[Objec
     ddl += [o.sql for o in objects if o.kind == "index" and fold_name(o.table) in kept]
     connection.execute(";\n".join((*ddl, "")))
     _copy_rows(connection, chosen)
-    _copy_statistics(connection, objects, [o.name for o in chosen])
+    _copy_statistics(connection, [o.name for o in chosen])
     _copy_views(connection, [o for o in objects if o.kind == "view"])
 
 
@@ -194,9 +207,10 @@ def _read_shape(connection: apsw.Connection, name: str) -> Shape:
     )
 
 
-def _copy_statistics(connection: apsw.Connection, objects: list[Object], tables: list[str]) -> None:
+def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
     """ANALYZE's figures, so that the planner chooses as it does on the whole database."""
-    if not any(o.name == "sqlite_stat1" for o in objects):
+    ((kept,),) = connection.execute(_STATISTICS)
+    if not kept:
         return
     marks = ", ".join("?" for _ in tables)
     connection.execute("ANALYZE main.sqlite_schema")

@@ -1,0 +1,119 @@
+"""Opening an episode beside a fresh copy of its tables, and what whole episodes cost."""
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from envbuild.episode.text_episode import TextEpisode
+from envbuild.episode.views import ViewCache
+from envbuild.records.episode import Task
+from envbuild.sql.connect import Connection, quote_name
+
+TABLES, SHOWN, ROWS = 75, 16, 68
+"""Of a SQaLe-shaped database: tables, how many an episode sees, rows a table."""
+LARGE_ROWS = 1_000_000
+OPENS = 40
+
+
+def measure(rounds: int) -> list[dict[str, object]]:
+    """Microseconds of CPU an open (with a first query and close); medians over the rounds."""
+    with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
+        many, large = Path(folder, "many.sqlite"), Path(folder, "large.sqlite")
+        _write(many, [ROWS] * TABLES)
+        _write(large, [LARGE_ROWS, 1000, 1000, 1000, 1000])
+        chance = random.Random(0)
+        views = [tuple(chance.sample(_names(TABLES), SHOWN)) for _ in range(OPENS)]
+        part_of_large = tuple(_names(3))
+        cache = ViewCache()
+        cache.view(large, part_of_large)
+        copied, first, again, again_large = [], [], [], []
+        for _ in range(rounds):
+            copied.append(_cpu(views, partial(_copy_tables, many)))
+            fresh = ViewCache()
+            first.append(_cpu(views, partial(_open, fresh, many)))
+            again.append(_cpu(views, partial(_open, fresh, many)))
+            again_large.append(_cpu([part_of_large] * OPENS, partial(_open, cache, large)))
+        turns = [_cpu(views, partial(_play, cache, many)) for _ in range(rounds)]
+    shape = f"{SHOWN} of {TABLES} tables x {ROWS} rows"
+    return [
+        {
+            "what": f"first open, {shape}",
+            "envbuild_us": round(median(first)),
+            "attach_and_copy_us": round(median(copied)),
+            "ratio": round(median(own / peer for own, peer in zip(first, copied, strict=True)), 2),
+        },
+        {"what": f"open again, {shape}", "envbuild_us": round(median(again))},
+        {
+            "what": f"open again, 3 of 5 tables, one of {LARGE_ROWS:,} rows",
+            "envbuild_us": round(median(again_large)),
+        },
+        {"what": f"episode of four turns, {shape}", "envbuild_us": round(median(turns))},
+    ]
+
+
+def _names(count: int) -> list[str]:
+    return [f"table_{number}" for number in range(count)]
+
+
+def _write(path: Path, rows: Sequence[int]) -> None:
+    connection = Connection(str(path))
+    connection.execute("PRAGMA synchronous = OFF; BEGIN")
+    for number, count in enumerate(rows):
+        parent = f" REFERENCES table_{number // 2}(id)" if number else ""
+        connection.execute(
+            f"CREATE TABLE table_{number} (id INTEGER PRIMARY KEY, name TEXT NOT NULL,"
+            f" amount REAL DEFAULT 0, day DATE, status VARCHAR(20), parent_id INT{parent})"
+        )
+        connection.execute(
+            f"WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT {count})"
+            f" INSERT INTO table_{number} SELECT i, 'name ' || i, i * 1.5,"
+            " date('2024-01-01', i || ' days'), 'open', 1 FROM n"
+        )
+    connection.execute("COMMIT")
+    connection.close()
+
+
+def _copy_tables(path: Path, tables: Sequence[str]) -> None:
+    """What a straightforward environment does for every episode."""
+    connection = Connection(":memory:")
+    connection.execute("ATTACH ? AS src", (str(path),))
+    connection.execute("BEGIN")
+    ddl = dict(connection.execute("SELECT name, sql FROM src.sqlite_schema WHERE type = 'table'"))
+    for table in tables:
+        connection.execute(str(ddl[table]))
+        name = quote_name(table)
+        connection.execute(f"INSERT INTO main.{name} SELECT * FROM src.{name}")
+    connection.execute("COMMIT; DETACH src")
+    connection.execute(f"SELECT count(*) FROM {quote_name(tables[0])}").fetchall()
+    connection.close()
+
+
+def _open(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:
+    database = cache.open(path, tables, digest=path.name)
+    database.session.run(f"SELECT count(*) FROM {quote_name(tables[-1])}")
+    database.close()
+
+
+def _play(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:
+    query = f"SELECT name FROM {tables[0]} WHERE amount > 3"
+    episode = TextEpisode(Task(question="?"), cache.open(path, tables, digest=path.name))
+    for completion in (
+        '{"tool": "list_tables"}',
+        f'{{"tool": "describe_table", "args": {{"table_name": "{tables[0]}"}}}}',
+        f'{{"tool": "run_query", "args": {{"sql": "{query}"}}}}',
+        f'{{"tool": "submit_sql", "args": {{"sql": "{query}"}}}}',
+    ):
+        episode.feed(completion)
+    episode.close()
+
+
+def _cpu(views: Sequence[Sequence[str]], act: Callable[[Sequence[str]], None]) -> float:
+    """Microseconds of CPU for each view."""
+    started = time.process_time()
+    for view in views:
+        act(view)
+    return (time.process_time() - started) / len(views) * 1e6
