@@ -53,6 +53,10 @@ def register(app: typer.Typer) -> None:
         limit: Annotated[
             int | None, typer.Option("--limit", min=0, help="Only the first N databases.")
         ] = None,
+        revision: Annotated[
+            str,
+            typer.Option("--revision", help="What the source was fetched at; recorded in rows."),
+        ] = "",
         link: Annotated[
             bool, typer.Option("--link", help="Link ready SQLite files instead of copying them.")
         ] = False,
@@ -66,6 +70,8 @@ def register(app: typer.Typer) -> None:
 
         Run the same command again after an interruption: it resumes.
         """
+        import dataclasses
+
         from envbuild.cli.progress import progress_count
         from envbuild.corpora.source import read_sources
         from envbuild.engine.shards import parse_shard
@@ -73,6 +79,8 @@ def register(app: typer.Typer) -> None:
         from envbuild.materialize.corpus import build_corpus
 
         sources = read_sources(source, reader, split=split)
+        if revision:
+            sources = [dataclasses.replace(found, revision=revision) for found in sources]
         names = [name or found.name for found in sources]
         if repeated := sorted({n for n in names if names.count(n) > 1}):
             raise UsageError(

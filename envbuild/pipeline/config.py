@@ -70,6 +70,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     format: str
     name: str
     seed: int = 0
+    workers: int | None = None
+    """Processes; None: one a core."""
     source: SourceSection
     preflight: PreflightSection = PreflightSection()
     buckets: BucketsSection = BucketsSection()

@@ -108,6 +108,7 @@ def write_progress(out: Path, progress: Mapping[str, DoneStage]) -> None:
 def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str, list[str]]]:
     corpus, manifest = str(out / "corpus"), str(out / "manifest")
     seed = ["--seed", str(pipeline.seed)]
+    workers = _options(("--workers", pipeline.workers))
     source = pipeline.source
     yield (
         "materialize",
@@ -116,7 +117,9 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *_source_paths(source.paths, beside, out),
             *_options(("--out", corpus), ("--reader", source.reader), ("--name", source.name)),
             *_options(("--split", source.split), ("--limit", source.limit)),
+            *_options(("--revision", source.revision)),
             *(["--link"] if source.link else []),
+            *workers,
         ],
     )
     preflight = pipeline.preflight
@@ -130,6 +133,7 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *_options(("--signal", preflight.signal), ("--thresholds", thresholds)),
             *_options(("--html", html)),
             *seed,
+            *workers,
         ],
     )
     buckets = pipeline.buckets
@@ -153,8 +157,8 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *_options(("--distractors", rows.distractors), ("--extra", rows.extra)),
             *(["--full"] if rows.full else []),
             *_options(("--styles", ",".join(rows.styles)), ("--variants", rows.variants or None)),
-            *_options(("--revision", source.revision)),
             *seed,
+            *workers,
         ],
     )
     if pipeline.pool is not None:

@@ -1,0 +1,81 @@
+"""`envbuild demo`: the whole chain on the corpora that ship with the package."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envbuild.cli.options import QuietOption, warn
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+
+    @app.command("demo")
+    def demo(
+        out: Annotated[
+            Path, typer.Option("--out", help="Work folder; an earlier demo there is resumed.")
+        ] = Path("envbuild-demo"),
+        quiet: QuietOption = False,
+    ) -> None:
+        """The whole chain, offline, in seconds: three small corpora become a question pool.
+
+        The corpora are written in the three published layouts, with the flaws that real ones have:
+        what preflight finds in them is expected. Exit 1 only where a stage could not run.
+
+        Example: envbuild demo --out /tmp/demo
+        """
+        _run(app, out, quiet=quiet)
+
+
+def _run(app: typer.Typer, out: Path, *, quiet: bool) -> None:
+    import io
+    from contextlib import redirect_stderr, redirect_stdout
+
+    from envbuild.cli.run_command import run_stages
+    from envbuild.pipeline.config import (
+        FORMAT,
+        ManifestSection,
+        Pipeline,
+        PreflightSection,
+        SourceSection,
+    )
+    from envbuild.pipeline.plan import DEMO, plan_stages
+
+    pipeline = Pipeline(
+        format=FORMAT,
+        name="demo",
+        source=SourceSection(paths=(DEMO,)),
+        preflight=PreflightSection(signal="200"),
+        manifest=ManifestSection(),
+        workers=1,  # three small corpora are done before a second process has started
+    )
+    shown: dict[str, str] = {}
+    stages = plan_stages(pipeline, beside=Path(), out=out, until="manifest")
+    for place, stage in enumerate(stages):
+        if not quiet:
+            warn(f"{place + 1}/{len(stages)} {stage.name}")
+        captured = io.StringIO()
+        with redirect_stdout(captured), redirect_stderr(io.StringIO()):
+            run_stages(app, [stage], out=out, strict=False)
+        shown[stage.name] = captured.getvalue()
+    _show(app, out, shown)
+
+
+def _show(app: typer.Typer, out: Path, shown: dict[str, str]) -> None:
+    from envbuild.cli.preflight_text import print_rows
+    from envbuild.cli.run_command import invoke
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.preflight.measure import measure_corpora
+    from envbuild.preflight.thresholds import read_thresholds
+
+    corpus, manifest = out / "corpus", out / "manifest"
+    measured = measure_corpora(open_corpora(corpus), read_thresholds(None))
+    print_rows([(m.folder.name, m.statistics) for m in measured])
+    typer.echo("\nBuckets of the first corpus, by masked length of the gold SQL")
+    invoke(app, ("buckets", str(corpus / measured[0].folder.name), "--shares", "0.20,0.25,0.55"))
+    typer.echo("One sampled schema")
+    invoke(app, ("sample", str(corpus / "demo_sqale"), "--limit", "1"))
+    typer.echo(f"The question pool:  {manifest / 'manifest.parquet'}")
+    typer.echo(f"What is wrong:      {out / 'preflight.html'}")
+    typer.echo(f"Try it yourself:    envbuild play {manifest}")
