@@ -1,0 +1,41 @@
+"""Writes a synthetic source of one of the published shapes."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from envbuild.corpora.synthetic.layouts import WRITERS
+from envbuild.corpora.synthetic.sample import SampleDatabase, SampleQuestion
+from envbuild.corpora.synthetic.shapes import iter_shape
+
+
+class SynthSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    shape: str
+    out: str
+    databases: int
+    tables: int
+    rows: int
+    questions: int
+
+
+def write_shape(shape: str, out: Path, *, databases: int, seed: int) -> SynthSummary:
+    """Writes `databases` databases of `shape` (sqale, synsql, bird) into `out`, by seed alone.
+
+    Raises UnknownNameError for another shape, OutputError where `out` cannot be written.
+    """
+    corpus = iter_shape(shape, databases=databases, seed=seed)
+    counts = {"databases": 0, "tables": 0, "rows": 0, "questions": 0}
+
+    def counted() -> Iterator[tuple[SampleDatabase, Sequence[SampleQuestion]]]:
+        for database, questions in corpus:
+            counts["databases"] += 1
+            counts["tables"] += len(database.tables)
+            counts["rows"] += sum(map(len, database.rows.values()))
+            counts["questions"] += len(questions)
+            yield database, questions
+
+    WRITERS[shape](counted(), Path(out), seed=seed)
+    return SynthSummary(shape=shape, out=str(out), **counts)
