@@ -59,7 +59,8 @@ def manifest(
         typer.Option("--leave-out", help="Findings whose questions stay out, comma-separated."),
     ] = None,
     variants: Annotated[
-        int, typer.Option("--variants", min=0, help="Hidden variants a row, where amplified.")
+        int,
+        typer.Option("--variants", min=0, help="Hidden variants that each gold is also judged on."),
     ] = 0,
     limit: LimitOption = None,
     seed: SeedOption = 0,
@@ -83,6 +84,7 @@ def manifest(
     from envbuild.engine.shards import parse_shard
     from envbuild.manifest.build import build_manifest
     from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
+    from envbuild.signal.variants.make import make_variants
 
     smallest, largest = parse_tables(tables)
     settings = ManifestSettings(
@@ -108,6 +110,7 @@ def manifest(
             engine=engine,
             shard=parse_shard(shard) if shard else None,
             watch=watch,
+            maker=make_variants if variants else None,
         )
     if json:
         print_json("manifest", _document(built))
@@ -136,6 +139,11 @@ def _show(built: Built) -> None:
         ordered = sorted(counts.rejects.items(), key=lambda pair: (-pair[1], pair[0]))
         rows = [[reason, f"{number:,}"] for reason, number in ordered]
         print_table(["left out because", "questions"], rows, right=(1,))
+    if counts.variants:
+        made = counts.variants.get("made", 0)
+        skipped = {name: n for name, n in counts.variants.items() if name != "made"}
+        told = ", ".join(f"{n:,} {name}" for name, n in skipped.items()) or "none"
+        typer.echo(f"{made:,} hidden variants; golds that one cannot judge: {told}")
     typer.echo(str(built.out))
 
 

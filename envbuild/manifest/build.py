@@ -11,12 +11,12 @@ from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
-from envbuild.errors import ConfigurationError, CorpusFolderError
+from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
 from envbuild.io.files import write_bytes, writing
 from envbuild.manifest.layout import FORMAT, INDEX_FILE
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
-from envbuild.manifest.parts import Part, hand_out_questions, plan_parts
+from envbuild.manifest.parts import Part, VariantMaker, hand_out_questions, plan_parts
 from envbuild.manifest.settings import ManifestSettings, configuration_of
 from envbuild.sql.connect import SQLITE_VERSION
 
@@ -49,15 +49,19 @@ def build_manifest(
     engine: str = "local",
     shard: tuple[int, int] | None = None,
     watch: Callable[[int, int], None] | None = None,
+    maker: VariantMaker | None = None,
 ) -> Built:
     """Writes the question pool of these corpora into `out`; the same bytes for any workers.
 
     A finished part is never made twice: an interrupted build goes on, and a complete one is only
     read. `shard` (index, count) makes only that share of the parts; a run without it then joins
-    them. `watch(done, parts)` hears of progress. Raises ConfigurationError, naming what differs,
-    where `out` was begun with other settings or inputs; CorpusFolderError without any question.
+    them. `watch(done, parts)` hears of progress; `maker` makes the hidden variants that the
+    settings ask for. Raises ConfigurationError, naming what differs, where `out` was begun with
+    other settings or inputs; CorpusFolderError where there is no question.
     """
     settings.check()
+    if settings.variants and maker is None:
+        raise UsageError("a manifest with hidden variants needs a function that makes them")
     configuration = configuration_of(settings, corpora)
     if (out / INDEX_FILE).is_file():
         return _read_complete(out, configuration)
@@ -65,7 +69,7 @@ def build_manifest(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _begin(folder, configuration)
-    parts = plan_parts(corpora, settings, folder=folder, out=out)
+    parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
     if not parts:
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusFolderError(f"no questions in {names}: nothing to put into a manifest")

@@ -7,11 +7,14 @@ import pyarrow as pa
 from envbuild.io.parquet import arrow_schema
 from envbuild.records.corpus import Reject
 from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.records.variant import VariantRow
 
 FORMAT = "envbuild.manifest/1"
 ROWS_FILE = "manifest.parquet"
 GOLD_FILE = "gold.parquet"
 REJECTS_FILE = "rejects.parquet"
+VARIANTS_FILE = "variants.parquet"
+"""Hidden variants as added rows; absent where a manifest has none."""
 INDEX_FILE = "manifest.json"
 """Written last: its presence means that the folder is complete."""
 
@@ -26,6 +29,7 @@ ROW_SCHEMA: pa.Schema = arrow_schema(
 )
 GOLD_SCHEMA: pa.Schema = arrow_schema(GoldResult)
 REJECT_SCHEMA: pa.Schema = arrow_schema(Reject)
+VARIANT_SCHEMA: pa.Schema = arrow_schema(VariantRow)
 
 _UNSAFE = re.compile(r"[%/\x00-\x1f\x7f\ud800-\udfff]")
 

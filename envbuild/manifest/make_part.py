@@ -12,7 +12,7 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.io.files import write_bytes
 from envbuild.io.parquet import columns_of
 from envbuild.manifest.arrow_files import open_writer
-from envbuild.manifest.layout import GOLD_SCHEMA, REJECT_SCHEMA, ROW_SCHEMA
+from envbuild.manifest.layout import GOLD_SCHEMA, REJECT_SCHEMA, ROW_SCHEMA, VARIANT_SCHEMA
 from envbuild.manifest.masked_questions import by_database, read_masked
 from envbuild.manifest.parts import Part
 from envbuild.manifest.taker import QuestionTaker
@@ -31,6 +31,8 @@ class PartCounts(msgspec.Struct, frozen=True, kw_only=True):
     buckets: dict[str, int]
     sizes: dict[int, int] = {}
     """Tables of a sample -> rows."""
+    variants: dict[str, int] = {}
+    """`made`, and reason -> golds that a variant cannot judge."""
 
 
 def make_part(part: Part) -> PartCounts:
@@ -41,7 +43,12 @@ def make_part(part: Part) -> PartCounts:
     taken: dict[str, list[Any]] = defaultdict(list)
     rejects: list[Reject] = []
     golds = 0
-    with open_writer(part.file("golds"), GOLD_SCHEMA) as writer:
+    judged_by: dict[str, tuple[str, ...]] = {}
+    variants: Counter[str] = Counter()
+    with (
+        open_writer(part.file("golds"), GOLD_SCHEMA) as gold_writer,
+        open_writer(part.file("variants"), VARIANT_SCHEMA) as variant_writer,
+    ):
         for db_id, rows in by_database(questions, part):
             with QuestionTaker(part, corpus, db_id, databases.get(db_id)) as taker:
                 for fields in rows:
@@ -51,10 +58,17 @@ def make_part(part: Part) -> PartCounts:
                         continue
                     for name, value in cells.items():
                         taken[name].append(value)
-                used = taker.used_golds()
+                used, batch = taker.used_golds(), taker.variants()
             golds += len(used)
+            judged_by |= {gold.gold_id: batch.ids_of(gold.gold_id) for gold in used}
+            variants.update(skipped.reason for skipped in batch.skipped)
+            variants["made"] += len(batch.variants)
             if used:
-                writer.write_batch(columns_of(used, GOLD_SCHEMA))
+                every = sorted((*used, *batch.golds), key=lambda gold: (gold.gold_id, gold.variant))
+                gold_writer.write_batch(columns_of(every, GOLD_SCHEMA))
+            if batch.variants:
+                variant_writer.write_batch(columns_of(batch.variants, VARIANT_SCHEMA))
+    taken["variants"] = [judged_by[gold_id] for gold_id in taken["gold_id"]]
     table = _rows(questions, taken, part)
     _write(part.file("rows"), table)
     _write(part.file("rejects"), pa.Table.from_batches([columns_of(rejects, REJECT_SCHEMA)]))
@@ -66,6 +80,7 @@ def make_part(part: Part) -> PartCounts:
         rejects=dict(sorted(Counter(reject.reason for reject in rejects).items())),
         buckets=dict(sorted(Counter(table.column("bucket").to_pylist()).items())),
         sizes=dict(sorted(Counter(map(len, taken["tables"])).items())),
+        variants={name: number for name, number in sorted(variants.items()) if number},
     )
     write_bytes(part.file("done"), msgspec.json.encode(counts))
     return counts
@@ -78,7 +93,6 @@ def _rows(questions: pl.DataFrame, taken: dict[str, list[Any]], part: Part) -> p
         pl.col("findings").fill_null([]),
         corpus=pl.lit(part.corpus),
         corpus_revision=pl.lit(part.revision),
-        variants=pl.lit([], dtype=pl.List(pl.String)),
     )
     order = shared.get_column("row_id").arg_sort()
     columns = []

@@ -17,11 +17,14 @@ from envbuild.manifest.layout import (
     REJECTS_FILE,
     ROW_SCHEMA,
     ROWS_FILE,
+    VARIANT_SCHEMA,
+    VARIANTS_FILE,
 )
 from envbuild.manifest.make_part import PartCounts
 from envbuild.manifest.parts import Part
 
 GOLD_GROUP_ROWS = 4096
+VARIANT_GROUP_ROWS = 32
 GOLD_GROUP_BYTES = 16 * 1024 * 1024
 """A row group of gold results, so that reading one of them reads little besides."""
 
@@ -35,6 +38,8 @@ class ManifestCounts(msgspec.Struct, frozen=True, kw_only=True):
     rejects: dict[str, int]
     buckets: dict[str, int]
     sizes: dict[int, int]
+    variants: dict[str, int] = {}
+    """`made`, and reason -> golds that a variant cannot judge."""
 
     @property
     def rejected(self) -> int:
@@ -51,6 +56,10 @@ def write_manifest(out: Path, parts: list[Part]) -> None:
     write_batches(out / GOLD_FILE, grouped, GOLD_SCHEMA)
     rejects = (batch for part in parts for batch in iter_batches(part.file("rejects")))
     write_batches(out / REJECTS_FILE, regroup(rejects, rows=GROUP_ROWS), REJECT_SCHEMA)
+    if any(part.settings.variants for part in parts):
+        made = (batch for part in parts for batch in iter_batches(part.file("variants")))
+        grouped = regroup(made, rows=VARIANT_GROUP_ROWS, size=GOLD_GROUP_BYTES)
+        write_batches(out / VARIANTS_FILE, grouped, VARIANT_SCHEMA)
 
 
 def add_up(counts: Iterable[PartCounts]) -> ManifestCounts:
@@ -59,11 +68,13 @@ def add_up(counts: Iterable[PartCounts]) -> ManifestCounts:
     rejects: Counter[str] = Counter()
     buckets: Counter[str] = Counter()
     sizes: Counter[int] = Counter()
+    variants: Counter[str] = Counter()
     for part in counts:
         offered, rows, golds = offered + part.offered, rows + part.rows, golds + part.golds
         rejects.update(part.rejects)
         buckets.update(part.buckets)
         sizes.update(part.sizes)
+        variants.update(part.variants)
     return ManifestCounts(
         offered=offered,
         rows=rows,
@@ -71,6 +82,7 @@ def add_up(counts: Iterable[PartCounts]) -> ManifestCounts:
         rejects=dict(sorted(rejects.items())),
         buckets={name: buckets[name] for name in sorted(buckets, key=_bucket_order)},
         sizes=dict(sorted(sizes.items())),
+        variants=dict(sorted(variants.items())),
     )
 
 

@@ -7,10 +7,10 @@ questions.parquet in one streamed pass, since a published corpus mixes its datab
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import polars as pl
@@ -21,6 +21,7 @@ from envbuild.io.parquet import GROUP_ROWS, arrow_schema, open_parquet
 from envbuild.manifest.layout import escape_part
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
+from envbuild.records.variant import VariantBatch
 
 PART_QUESTIONS = 4096
 """A part has about as many questions, and never less than one database's."""
@@ -33,6 +34,22 @@ _EXTRA: dict[str, Any] = {
     "findings": pl.List(pl.String),
 }
 QUESTION_SCHEMA = arrow_schema(Question)
+
+
+class VariantMaker(Protocol):
+    """Makes one database's hidden variants for its golds; a function that can be pickled."""
+
+    def __call__(
+        self,
+        path: Path,
+        golds: Sequence[tuple[str, str]],
+        *,
+        corpus: str,
+        db_id: str,
+        count: int,
+        seed: int,
+    ) -> VariantBatch:
+        """`count` variants for each group of (gold_id, SQL), and the golds' results on them."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +67,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     sqlite_root: str
     """The corpus folder as the manifest names it: relative to the manifest folder."""
     settings: ManifestSettings
+    maker: Any = None
+    """The VariantMaker, where the settings ask for variants."""
 
     def file(self, ending: str) -> Path:
         """A file of this part."""
@@ -57,7 +76,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_parts(
-    corpora: list[CorpusFolder], settings: ManifestSettings, *, folder: Path, out: Path
+    corpora: list[CorpusFolder],
+    settings: ManifestSettings,
+    *,
+    folder: Path,
+    out: Path,
+    maker: VariantMaker | None = None,
 ) -> list[Part]:
     """Every part, in the order of row ids."""
     parts: list[Part] = []
@@ -75,6 +99,7 @@ def plan_parts(
                     folder=str(folder),
                     sqlite_root=_relative(corpus.root, out),
                     settings=settings,
+                    maker=maker if settings.variants else None,
                 )
             )
     return parts

@@ -10,6 +10,7 @@ from envbuild.manifest.refusals import refusal_before_gold
 from envbuild.records.corpus import DatabaseRow, Reject
 from envbuild.records.manifest import GoldResult
 from envbuild.records.schema import SampledSchema
+from envbuild.records.variant import VariantBatch
 from envbuild.schema.sampler import draw_target, sample_schema
 
 
@@ -20,7 +21,7 @@ class QuestionTaker:
         self, part: Part, corpus: CorpusFolder, db_id: str, row: DatabaseRow | None
     ) -> None:
         """`row` is the database's catalogue row; None where the corpus has no such database."""
-        self.settings = part.settings
+        self.part, self.settings = part, part.settings
         self.corpus, self.db_id, self.row = corpus.name, db_id, row
         self.used: dict[str, Gold] = {}
         self.desk: GoldDesk | None = None
@@ -86,6 +87,21 @@ class QuestionTaker:
         keys = self.desk.schema.foreign_keys if self.desk else ()
         inside = set(tables)
         return tuple(k.render() for k in keys if k.child in inside and k.parent in inside)
+
+    def variants(self) -> VariantBatch:
+        """The database's hidden variants for the golds that rows refer to; none if not wanted."""
+        golds = [(g.stored.gold_id, sql) for sql, g in self.used.items() if g.stored is not None]
+        if self.part.maker is None or self.desk is None or not golds:
+            return VariantBatch()
+        batch: VariantBatch = self.part.maker(
+            self.desk.path,
+            sorted(golds),
+            corpus=self.corpus,
+            db_id=self.db_id,
+            count=self.settings.variants,
+            seed=self.settings.seed,
+        )
+        return batch
 
     def used_golds(self) -> list[GoldResult]:
         """The gold results that rows refer to, by id."""

@@ -24,6 +24,8 @@ from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.signal import SignalScore
+from envbuild.signal.variants.make import make_variants
+from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.results import decode_rows
 from tests.small_corpus import real_corpus, write_corpus
 
@@ -273,3 +275,34 @@ def test_birds_golds_all_become_rows(tmp_path: Path) -> None:
     manifest = open_manifest(build(CorpusFolder(corpus.root).root, tmp_path / "out"))
     assert len(manifest.rows) == 287
     assert manifest.index["counts"]["rejects"] == {}
+
+
+def test_hidden_variants_are_stored_with_their_golds_results(tmp_path: Path) -> None:
+    golds = [
+        "SELECT name FROM customer WHERE id > 1",
+        "SELECT count(*) FROM orders WHERE price > 1",
+        "SELECT name FROM customer WHERE 1 = 0",
+    ]
+    write_corpus(tmp_path / "c", {"shop": SHOP}, [ask(n, sql) for n, sql in enumerate(golds)])
+    settings = ManifestSettings(variants=2)
+    outs = [tmp_path / name for name in ("one", "two")]
+    for out in outs:
+        built = build_manifest(
+            open_corpora(tmp_path / "c"), out, settings=settings, workers=1, maker=make_variants
+        )
+    assert built.counts.variants == {"gold_empty": 2, "made": 2}
+    manifest = open_manifest(outs[0])
+    assert manifest.row("c/shop/q0").variants == ("c/shop/0.0", "c/shop/1.0")
+    assert manifest.row("c/shop/q2").variants == ()
+    with VariantStore(outs[0]) as store:
+        for row in manifest.rows:
+            for variant in row.variants:
+                session = store.session(variant, manifest.database_path(row))
+                stored = manifest.gold(row.gold_id, variant)
+                assert session.run(row.gold_sql).rows == decode_rows(stored.result)
+    files = (*FILES, "variants.parquet")
+    assert [(outs[0] / f).read_bytes() for f in files] == [
+        (outs[1] / f).read_bytes() for f in files
+    ]
+    with pytest.raises(UsageError, match="function that makes them"):
+        build_manifest(open_corpora(tmp_path / "c"), tmp_path / "no", settings=settings)
