@@ -29,6 +29,7 @@ from envbuild.signal.states import (
     cut_policies,
     open_states,
 )
+from envbuild.sql.executor import Session
 from envbuild.sql.mutants.compiler import Compiler
 from envbuild.sql.verdicts import judge
 
@@ -124,7 +125,8 @@ def measure_database(work: DatabaseAnswers) -> list[Measured]:
         Path(work.path), golds, db_id=work.db_id, seed=work.seed, amplified=work.amplified
     )
     try:
-        schema = read_schema(states[FULL].session.connection)
+        with Session.open_file(Path(work.path)) as whole:
+            schema = read_schema(whole.connection)
         compiles = Compiler.of_schema(schema).compiles
         mutants = {gold: draw_mutants(gold, schema, compiles=compiles).mutants for gold in golds}
         trials = {gold: _try_everywhere(gold, drawn, states) for gold, drawn in mutants.items()}
@@ -134,7 +136,7 @@ def measure_database(work: DatabaseAnswers) -> list[Measured]:
         ]
     finally:
         for state in states.values():
-            state.session.close()
+            state.close()
 
 
 class _Everywhere(msgspec.Struct, kw_only=True):
@@ -149,7 +151,10 @@ def _try_everywhere(
 ) -> _Everywhere:
     found = _Everywhere()
     for name, state in states.items():
-        trial = try_mutants(gold, mutants, session=state.session)
+        session = state.session(gold)
+        if session is None:
+            continue
+        trial = try_mutants(gold, mutants, session=session)
         if trial.gold.ok:
             found.golds[name], found.alive[name] = trial.gold, trial.alive
     return found
@@ -162,8 +167,9 @@ def _measure(
     runs = False
     if answer.predicted_sql is not None:
         for name, gold in tried.golds.items():
-            if answer.gold_sql not in states[name].skipped:
-                predicted = states[name].session.run(answer.predicted_sql)
+            session = states[name].session(answer.gold_sql)
+            if session is not None:
+                predicted = session.run(answer.predicted_sql)
                 runs = runs or (name == FULL and predicted.ok)
                 equal[name] = bool(judge(predicted, gold, verdict=REWARD_VERDICT).correct)
     return Measured(

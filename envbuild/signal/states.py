@@ -1,16 +1,20 @@
 """The states of a database that false rewards are counted on: cuts, and what amplifying makes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from envbuild.engine.seeds import derive_seed
+from envbuild.engine.shards import chunked
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.sql.executor import Session
 
 CUTS = (0, 1, 2, 5, 10, 20, 68)
+VARIANTS = 3
+"""Most hidden variants a policy here asks for."""
 SPARSE = 2
 """Rows a table of the corpora that prompted this: SynSQL's published median."""
 FULL = "full"
@@ -25,10 +29,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State:
-    """One filling of a database, open; golds that cannot be judged on it are skipped there."""
+    """One filling of a database, or one for each group of golds; open until closed."""
 
-    def __init__(self, session: Session, skipped: frozenset[str] = frozenset()) -> None:
-        self.session, self.skipped = session, skipped
+    def __init__(self, sessions: Mapping[str, Session], *, otherwise: Session | None) -> None:
+        self._sessions, self._otherwise = sessions, otherwise
+
+    @classmethod
+    def of(cls, session: Session) -> "State":
+        """The same filling for every gold."""
+        return cls({}, otherwise=session)
+
+    def session(self, gold: str) -> Session | None:
+        """The filling a gold is judged on; None where it cannot be judged."""
+        return self._sessions.get(gold, self._otherwise)
+
+    def close(self) -> None:
+        """Closes every filling."""
+        for session in (*self._sessions.values(), self._otherwise):
+            if session is not None:
+                session.close()
 
 
 def cut_name(rows: int) -> str:
@@ -49,45 +68,68 @@ def amplified_policies() -> list[Policy]:
     sparse = cut_name(SPARSE)
     return [
         Policy(name=f"{sparse}, grown", visible="grown"),
-        Policy(name=f"{sparse}, grown, guided", visible="guided 1"),
-        Policy(name=f"{sparse} + 1 variant", visible=sparse, hidden=("grown",)),
-        Policy(name=f"{sparse} + 1 guided", visible=sparse, hidden=("guided 1",)),
-        Policy(
-            name=f"{sparse} + 3 guided",
-            visible=sparse,
-            hidden=("guided 1", "guided 2", "guided 3"),
-        ),
+        Policy(name=f"{sparse}, grown, guided", visible="guided"),
+        Policy(name=f"{sparse} + 1 variant", visible=sparse, hidden=("variant",)),
+        Policy(name=f"{sparse} + 1 guided", visible=sparse, hidden=("guided variant 1",)),
+        Policy(name=f"{sparse} + 3 guided", visible=sparse, hidden=tuple(_guided_names())),
     ]
 
 
 def open_states(
     path: Path, golds: Sequence[str], *, db_id: str, seed: int, amplified: bool
 ) -> dict[str, State]:
-    """Every state of one database by name; the caller closes their sessions."""
+    """Every state of one database by name; the caller closes them."""
     images = {cut_name(rows): cut_image(path, rows, seed=seed) for rows in CUTS}
     images[f"{cut_name(SPARSE)}, naive"] = cut_image(path, SPARSE, mode="naive")
-    states = {name: State(Session.open_image(image)) for name, image in images.items()}
-    states[FULL] = State(Session.open_file(path))
+    states = {name: State.of(Session.open_image(image)) for name, image in images.items()}
+    states[FULL] = State.of(Session.open_file(path))
     if amplified:
-        sparse = images[cut_name(SPARSE)]
-        states["grown"] = _grown(sparse, golds, db_id, seed=seed, guided=False)
-        for number in (1, 2, 3):
-            states[f"guided {number}"] = _grown(
-                sparse, golds, db_id, seed=seed + number, guided=True
-            )
+        grow = _Grower(images[cut_name(SPARSE)], golds, db_id, seed)
+        states["grown"] = grow.visible(guided=False)
+        states["guided"] = grow.visible(guided=True)
+        states["variant"] = grow.variant("variant", guided=False)
+        for name in _guided_names():
+            states[name] = grow.variant(name, guided=True)
     return states
 
 
-def _grown(image: bytes, golds: Sequence[str], db_id: str, *, seed: int, guided: bool) -> State:
-    grown = amplify_database(
-        image,
-        [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)],
-        settings=AmplifySettings(seed=seed, guided=guided),
-        db_id=db_id,
-    )
-    skipped = frozenset(
-        golds[int(state.question_id)]
-        for state in grown.growth.golds
-        if state.rows_after <= 0 or state.tie_sensitive
-    )
-    return State(Session.open_image(grown.image), skipped)
+def _guided_names() -> list[str]:
+    return [f"guided variant {number}" for number in range(1, VARIANTS + 1)]
+
+
+class _Grower:
+    """Grows rows for golds on the sparse cut of one database."""
+
+    def __init__(self, image: bytes, golds: Sequence[str], db_id: str, seed: int) -> None:
+        self.image, self.golds, self.db_id, self.seed = image, golds, db_id, seed
+
+    def visible(self, *, guided: bool) -> State:
+        """The cut amplified for all golds at once, as a user's corpus is."""
+        session, _ = self._grow(self.golds, seed=self.seed, guided=guided)
+        return State.of(session)
+
+    def variant(self, name: str, *, guided: bool) -> State:
+        """A hidden variant as a manifest has it: a filling of its own for each group of golds."""
+        sessions: dict[str, Session] = {}
+        for number, group in enumerate(chunked(self.golds, AmplifySettings().group)):
+            seed = derive_seed(self.seed, f"{self.db_id}/{number}", name)
+            session, judged = self._grow(group, seed=seed, guided=guided)
+            sessions |= dict.fromkeys(judged, session)
+        return State(sessions, otherwise=None)
+
+    def _grow(
+        self, golds: Sequence[str], *, seed: int, guided: bool
+    ) -> tuple[Session, Sequence[str]]:
+        """The amplified cut, and the golds that can be judged on it: neither empty nor tied."""
+        grown = amplify_database(
+            self.image,
+            [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)],
+            settings=AmplifySettings(seed=seed, guided=guided),
+            db_id=self.db_id,
+        )
+        judged = [
+            golds[int(state.question_id)]
+            for state in grown.growth.golds
+            if state.rows_after > 0 and not state.tie_sensitive
+        ]
+        return Session.open_image(grown.image), judged
