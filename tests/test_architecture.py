@@ -34,7 +34,7 @@ HOMES = {
     "tqdm": {"cli"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "httpx": {"rollout"},
+    "httpx": {"rollout", "adapters"},
     "ray": {"engine"},
     "scipy": {"evaluate", "signal", "pipeline"},
     "matplotlib": {"cli", "evaluate"},

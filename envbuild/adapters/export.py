@@ -136,9 +136,11 @@ def _tickets(
             Ticket(
                 row_id=row.row_id,
                 manifest_sha256=digest,
+                scheduled=True,
                 schedule_step=row.schedule_step,
                 schedule_slot=row.schedule_slot,
                 gate_probability=row.gate_probability,
+                gate_steps=ordered.schedule.gate_steps,
                 preset=preset,
             )
             for row in ordered.rows

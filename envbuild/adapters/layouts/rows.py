@@ -15,12 +15,21 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     row_id: str
     manifest_sha256: str
     """Of manifest.parquet: an adapter refuses another manifest."""
+    scheduled: bool = False
+    """It stands in a schedule; False leaves the submit gate open."""
     schedule_step: int = 0
     schedule_slot: int = 0
     gate_probability: float = 0.0
     """The submit gate's at that step."""
+    gate_steps: int = 80
+    """Steps over which the schedule closes the gate's probability to 0."""
     preset: str = "default"
     """Preset of the episode's rules."""
+
+    @property
+    def step(self) -> int | None:
+        """The training step it belongs to; None outside a schedule."""
+        return self.schedule_step if self.scheduled else None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,193 @@
+"""Episodes from tickets, and their scores: all that an adapter needs of envbuild.
+
+An adapter starts episodes here, lets its trainer's model answer their requests, and gives them
+back to be scored, as a whole group where the trainer shows one.
+"""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from envbuild.adapters.groups import Played
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.curriculum.pool import TEST_SPLITS
+from envbuild.environment import Environment
+from envbuild.episode.chat import Tokenizer
+from envbuild.episode.presets import load_preset
+from envbuild.episode.prompts import Prompts, load_prompts
+from envbuild.episode.running import RunningEpisode
+from envbuild.episode.text_episode import TextEpisode
+from envbuild.episode.token_episode import TokenEpisode
+from envbuild.episode.views import ViewCache
+from envbuild.errors import ConfigurationError
+from envbuild.io.files import sha256_file
+from envbuild.manifest.layout import ROWS_FILE
+from envbuild.manifest.read import open_manifest
+from envbuild.records.episode import ChatFormat
+from envbuild.records.reward import RewardSettings
+from envbuild.reward.consensus import with_consensus
+from envbuild.reward.tiers import settings_sha256
+
+MANIFEST_VARIABLE = "ENVBUILD_MANIFEST"
+"""Where an adapter looks for the manifest folder that its trainer's configuration does not name."""
+DEFAULT_REWARD = RewardSettings()
+QWEN = ChatFormat()
+
+
+class Rollouts:
+    """One manifest's episodes; any number at once, from any thread."""
+
+    def __init__(
+        self,
+        manifest: Path,
+        *,
+        reward: RewardSettings = DEFAULT_REWARD,
+        prompts: Prompts | None = None,
+        chat: ChatFormat = QWEN,
+        seed: int = 0,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        """`settings`: fields of EpisodeSettings that replace those of a ticket's preset."""
+        self.manifest = open_manifest(manifest)
+        self.reward = reward
+        self.prompts = prompts or load_prompts()
+        self.chat = chat
+        self.seed = seed
+        self.changes = settings or {}
+        self._views = ViewCache()
+        self._environments: dict[tuple[str, int], Environment] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def manifest_sha256(self) -> str:
+        """Digest of manifest.parquet; a ticket of another manifest is refused."""
+        return sha256_file(self.manifest.root / ROWS_FILE)
+
+    @property
+    def prompts_sha256(self) -> str:
+        """Digest of the prompts' file."""
+        return self.prompts.sha256
+
+    @property
+    def reward_sha256(self) -> str:
+        """Digest of the reward's constants."""
+        return settings_sha256(self.reward)
+
+    @cached_property
+    def splits(self) -> dict[str, list[str]]:
+        """Row ids of `train` and of `test`, sorted."""
+        columns = self.manifest.columns("row_id", "split")
+        pairs = zip(columns.column(0).to_pylist(), columns.column(1).to_pylist(), strict=True)
+        halves: dict[str, list[str]] = {"train": [], "test": []}
+        for row_id, split in pairs:
+            halves["test" if split.lower() in TEST_SPLITS else "train"].append(row_id)
+        return halves
+
+    def environment(self, preset: str, *, gate_steps: int = 80) -> Environment:
+        """The environment of a preset; all of them share the manifest and its views."""
+        key = (preset, gate_steps)
+        with self._lock:
+            if key not in self._environments:
+                changes = {"gate_steps": gate_steps, **self.changes}
+                self._environments[key] = Environment(
+                    self.manifest,
+                    settings=load_preset(preset, **changes),
+                    reward=self.reward,
+                    prompts=self.prompts,
+                    chat=self.chat,
+                    seed=self.seed,
+                    views=self._views,
+                )
+            return self._environments[key]
+
+    def start_tokens(
+        self, ticket: Ticket, *, tokenizer: Tokenizer, candidate: int, step: int | None = None
+    ) -> TokenEpisode:
+        """An episode over token ids. `step`: the trainer's own, where it tells; else the ticket's.
+
+        Raises ConfigurationError for a ticket of another manifest.
+        """
+        environment = self._environment_of(ticket)
+        return environment.new_token_episode(
+            ticket.row_id,
+            tokenizer=tokenizer,
+            candidate=candidate,
+            step=ticket.step if step is None else step,
+        )
+
+    def start_text(
+        self,
+        ticket: Ticket,
+        *,
+        candidate: int,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> TextEpisode:
+        """An episode over text; see `start_tokens`."""
+        environment = self._environment_of(ticket)
+        return environment.new_episode(
+            ticket.row_id, candidate=candidate, step=ticket.step, count_tokens=count_tokens
+        )
+
+    def finish_alone(self, episodes: Sequence[RunningEpisode]) -> list[Played]:
+        """Records and scores of finished episodes whose groups are not here: no consensus."""
+        return [self._finish(episode, attempt=0) for episode in episodes]
+
+    def finish_group(self, episodes: Sequence[RunningEpisode], *, attempt: int = 0) -> list[Played]:
+        """Records and scores of one row's whole group, in order, consensus included."""
+        alone = [self._finish(episode, attempt=attempt) for episode in episodes]
+        settled = with_consensus([one.breakdown for one in alone], self.reward)
+        return [
+            Played(episode=one.episode, breakdown=breakdown, group_seen=True, attempt=attempt)
+            for one, breakdown in zip(alone, settled, strict=True)
+        ]
+
+    def _finish(self, episode: RunningEpisode, *, attempt: int) -> Played:
+        record = episode.record()
+        episode.close()
+        breakdown = self.environment(record.preset).score(record)
+        return Played(episode=record, breakdown=breakdown, group_seen=False, attempt=attempt)
+
+    def _environment_of(self, ticket: Ticket) -> Environment:
+        if ticket.manifest_sha256 != self.manifest_sha256:
+            raise ConfigurationError(
+                f"the training data were exported from another manifest than "
+                f"{self.manifest.root}: export it again, or name the right one"
+            )
+        return self.environment(ticket.preset, gate_steps=ticket.gate_steps)
+
+
+def shared_rollouts(manifest: str | Path | None = None) -> Rollouts:
+    """This process's rollouts over a manifest folder; without one, $ENVBUILD_MANIFEST's.
+
+    Raises ConfigurationError where neither names one.
+    """
+    folder = manifest or os.environ.get(MANIFEST_VARIABLE)
+    if not folder:
+        raise ConfigurationError(
+            f"no manifest: set ${MANIFEST_VARIABLE} or name it in the trainer's configuration"
+        )
+    return _opened(str(Path(folder).absolute()))
+
+
+def next_candidate(ticket: Ticket) -> int:
+    """A number within the group for a trainer that does not say which member an episode is.
+
+    Counted a row and step in this process: members get different submit-gate draws.
+    """
+    key = (ticket.row_id, ticket.schedule_step)
+    with _counting:
+        _candidates[key] += 1
+        return _candidates[key] - 1
+
+
+_candidates: Counter[tuple[str, int]] = Counter()
+_counting = threading.Lock()
+
+
+@cache
+def _opened(folder: str) -> Rollouts:
+    return Rollouts(Path(folder))

@@ -1,0 +1,155 @@
+"""TRL's rollout function: whole groups of episodes, turn by turn, on TRL's own generation.
+
+TRL asks for completions of prompts; here a completion is everything after the prompt, sampled
+and observed, and the mask says which tokens the policy sampled.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from envbuild.adapters.groups import Played, is_flat, whole_groups
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.rollouts import Rollouts
+from envbuild.episode.chat import HubTokenizer
+from envbuild.episode.token_episode import TokenEpisode
+from envbuild.records.episode import TokenRequest
+from envbuild.records.recipe import Recipe
+
+SQL_THREADS = 8
+"""Turns whose SQL runs at once; SQLite leaves the interpreter while it works."""
+
+
+class RowEnvironment:
+    """Keeps its row for the rollout function. TRL would take any other public method for a tool."""
+
+    def __init__(self) -> None:
+        self.ticket: Ticket | None = None
+
+    def reset(self, **row: Any) -> None:
+        """Takes the row of the next episode; nothing of the last one stays."""
+        self.ticket = msgspec.json.decode(row["env_json"], type=Ticket)
+
+
+def env_reward(*, env_reward: list[float | None], **_: Any) -> list[float | None]:
+    """TRL's reward function: what the episodes earned; None where a gold cannot be scored."""
+    return env_reward
+
+
+class RolloutFunction:
+    """Plays the episodes that TRL asks for; its instance is GRPOTrainer's `rollout_func`."""
+
+    def __init__(self, rollouts: Rollouts, recipe: Recipe) -> None:
+        self.rollouts = rollouts
+        self.recipe = recipe
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Ids, mask, log-probabilities and reward of one episode a prompt, in their order."""
+        training = trainer.model.training
+        size = trainer.num_generations if training else trainer.num_generations_eval
+        groups = whole_groups([env.ticket for env in trainer.environments], size)
+        played: dict[int, list[Played]] = {}
+        pending = list(range(len(groups)))
+        rounds = 1 + (self.recipe.resample_rounds if training else 0)
+        for round_number in range(rounds):
+            if not _anywhere(trainer, bool(pending)):
+                break
+            self._play_groups(trainer, groups, pending, played, round_number)
+            pending = [place for place in pending if is_flat(played[place])]
+        every = [one for place in range(len(groups)) for one in played[place]]
+        self._log(trainer, every, flat=len(pending) / len(groups))
+        return _for_trl(every)
+
+    def _play_groups(
+        self,
+        trainer: Any,
+        groups: Sequence[Sequence[Ticket]],
+        places: Sequence[int],
+        played: dict[int, list[Played]],
+        round_number: int,
+    ) -> None:
+        tokenizer = HubTokenizer(trainer._tokenizer)
+        started = {
+            place: [
+                self.rollouts.start_tokens(ticket, tokenizer=tokenizer, candidate=candidate)
+                for candidate, ticket in enumerate(groups[place])
+            ]
+            for place in places
+        }
+        _play(trainer, [episode for group in started.values() for episode in group])
+        for place, episodes in started.items():
+            played[place] = self.rollouts.finish_group(episodes, attempt=round_number)
+
+    def _log(self, trainer: Any, played: Sequence[Played], *, flat: float) -> None:
+        count = len(played)
+        trainer._log_metric("groups/flat", flat)
+        trainer._log_metric("groups/attempts", sum(p.attempt + 1 for p in played) / count)
+        for tier in ("equivalent", "executable", "parsable", "invalid", "unscored"):
+            share = sum(p.breakdown.tier == tier for p in played) / count
+            trainer._log_metric(f"tier/{tier}", share)
+        submitted = sum(p.episode.ended_by == "submit_sql" for p in played) / count
+        trainer._log_metric("episode/submitted", submitted)
+        trainer._log_metric("episode/turns", sum(len(p.episode.turns) for p in played) / count)
+
+
+def _play(trainer: Any, episodes: Sequence[TokenEpisode]) -> None:
+    """Plays episodes to their end, all their next turns in one call of TRL's generation."""
+    with ThreadPoolExecutor(SQL_THREADS) as pool:
+        while True:
+            asked = [(e, request) for e in episodes if (request := e.next_request()) is not None]
+            if not _anywhere(trainer, bool(asked)):
+                return
+            completions = _generate(trainer, [request for _, request in asked])
+            turns = zip(asked, completions, strict=True)
+            list(pool.map(lambda turn: turn[0][0].feed(turn[1][0], turn[1][1]), turns))
+
+
+def _generate(
+    trainer: Any, requests: Sequence[TokenRequest]
+) -> list[tuple[list[int], list[float] | None]]:
+    """One completion a request, each cut to its own limit.
+
+    Where generation is collective, a process without requests asks for a token of its own and
+    throws it away, so that all of them call equally often.
+    """
+    contexts = [list(request.context) for request in requests]
+    if not contexts:
+        contexts = [[trainer._tokenizer.pad_token_id]]
+    most = max((request.max_new_tokens for request in requests), default=1)
+    if trainer.use_vllm:
+        trainer.vllm_generation.max_completion_length = most
+    else:
+        trainer.generation_config.max_new_tokens = most
+    ids, logprobs = trainer._generate_single_turn(contexts, None, {}, 1)
+    completions: list[tuple[list[int], list[float] | None]] = []
+    for place, request in enumerate(requests):
+        limit = request.max_new_tokens
+        completions.append(
+            (ids[place][:limit], None if logprobs is None else logprobs[place][:limit])
+        )
+    return completions
+
+
+def _anywhere(trainer: Any, here: bool) -> bool:
+    """Whether any process has work left; every process answers alike."""
+    if trainer.accelerator.num_processes == 1:
+        return here
+    from accelerate.utils import gather_object
+
+    return any(gather_object([here]))
+
+
+def _for_trl(played: Sequence[Played]) -> dict[str, Any]:
+    episodes = [one.episode for one in played]
+    known = all(episode.response_logprobs for episode in episodes)
+    return {
+        "prompt_ids": [list(episode.prompt_ids) for episode in episodes],
+        "completion_ids": [list(episode.response_ids) for episode in episodes],
+        "logprobs": [list(episode.response_logprobs) for episode in episodes] if known else None,
+        "env_mask": [list(episode.response_mask) for episode in episodes],
+        "env_reward": [one.breakdown.reward for one in played],
+        "env_breakdown": [msgspec.json.encode(one.breakdown).decode() for one in played],
+        "env_ended_by": [str(episode.ended_by) for episode in episodes],
+    }

@@ -1,0 +1,137 @@
+"""Episodes as a verl agent loop: token ids in, token ids out, nothing rendered again.
+
+verl's v1 trainer runs a group's members as tasks of one event loop, so they meet here and the
+consensus bonus is theirs. Where a member comes without its group (the older trainer, validation),
+it is scored alone and its record says so.
+"""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from envbuild.adapters.groups import Played
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.layouts.verl import AGENT
+from envbuild.adapters.rendezvous import Rendezvous
+from envbuild.adapters.rollouts import Rollouts, shared_rollouts
+from envbuild.episode.chat import HubTokenizer
+from envbuild.episode.token_episode import TokenEpisode
+from envbuild.errors import MissingDependencyError
+
+try:
+    from verl.experimental.agent_loop.agent_loop import (
+        AgentLoopBase,
+        AgentLoopMetrics,
+        AgentLoopOutput,
+        register,
+    )
+except ModuleNotFoundError as e:
+    raise MissingDependencyError(
+        "the verl adapter", str(e.name), "pip install torch, then pip install 'envbuild[verl]'"
+    ) from e
+
+SIBLING_SECONDS = 1800.0
+"""How long a member waits for its group before it is scored alone."""
+
+_meetings: dict[int, Rendezvous[TokenEpisode, Played]] = {}
+"""One meeting place an event loop: verl makes an agent loop object for every episode."""
+
+
+@register(AGENT)
+class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not installed where types are checked
+    """One episode of a manifest row."""
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """Plays the row's episode on verl's own generation and scores it."""
+        rollouts = shared_rollouts(self.data_config.get("envbuild_manifest"))
+        ticket = msgspec.json.decode(row["env_json"], type=Ticket)
+        meeting = self._meeting(rollouts)
+        group = _group_of(row)
+        try:
+            episode = await self._play(rollouts, ticket, sampling_params, row)
+        except BaseException:
+            if group:
+                meeting.leave(group)
+            raise
+        if group:
+            played = await meeting.join(group, int(row["session_id"]), episode)
+        else:
+            (played,) = await asyncio.to_thread(rollouts.finish_alone, [episode])
+        return _output(played)
+
+    async def _play(
+        self,
+        rollouts: Rollouts,
+        ticket: Ticket,
+        sampling_params: dict[str, Any],
+        row: dict[str, Any],
+    ) -> TokenEpisode:
+        step = row.get("global_steps")
+        episode = await asyncio.to_thread(
+            rollouts.start_tokens,
+            ticket,
+            tokenizer=HubTokenizer(self.tokenizer),
+            candidate=int(row.get("session_id", 0)),
+            # verl counts steps from 1
+            step=None if step is None else max(0, int(step) - 1),
+        )
+        request_id = uuid4().hex
+        while (request := episode.next_request()) is not None:
+            sampled = await self.server_manager.generate(
+                request_id=request_id,
+                prompt_ids=list(request.context),
+                sampling_params={
+                    **sampling_params,
+                    "max_tokens": request.max_new_tokens,
+                    "stop_token_ids": list(request.stop_ids),
+                },
+            )
+            await asyncio.to_thread(episode.feed, sampled.token_ids, sampled.log_probs)
+        return episode
+
+    def _meeting(self, rollouts: Rollouts) -> Rendezvous[TokenEpisode, Played]:
+        loop = asyncio.get_running_loop()
+        if id(loop) not in _meetings:
+            _meetings[id(loop)] = Rendezvous(
+                size=self.rollout_config.n,
+                together=rollouts.finish_group,
+                alone=rollouts.finish_alone,
+                patience=SIBLING_SECONDS,
+            )
+        return _meetings[id(loop)]
+
+
+def _group_of(row: dict[str, Any]) -> str:
+    """The group's name where its members meet; empty where this one is alone."""
+    if "uid" not in row or "session_id" not in row or row["extra_info"]["split"] == "test":
+        return ""
+    return str(row["uid"])
+
+
+def _output(played: Played) -> AgentLoopOutput:
+    episode, breakdown = played.episode, played.breakdown
+    scored = breakdown.reward is not None
+    return AgentLoopOutput(
+        prompt_ids=list(episode.prompt_ids),
+        response_ids=list(episode.response_ids),
+        # without a scorable gold there is nothing to learn: no token counts
+        response_mask=[m if scored else 0 for m in episode.response_mask],
+        response_logprobs=list(episode.response_logprobs) or None,
+        reward_score=breakdown.reward if scored else 0.0,
+        num_turns=2 * len(episode.turns),
+        metrics=AgentLoopMetrics(),
+        extra_fields={
+            "reward_extra_info": {
+                "tier": str(breakdown.tier),
+                "f1": breakdown.f1,
+                "join_share": breakdown.join_share,
+                "consensus": breakdown.consensus,
+                "ended_by": str(episode.ended_by),
+                "scored": scored,
+                "group_seen": played.group_seen,
+            },
+            "env_breakdown": msgspec.json.encode(breakdown).decode(),
+        },
+    )

@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import pytest
+
+from envbuild.adapters.groups import is_flat, whole_groups
+from envbuild.adapters.kl import AdaptiveKL
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.recipe import load_recipe
+from envbuild.adapters.trl.config import check_groups_whole, grpo_arguments
+from envbuild.curriculum.presets import load_schedule
+from envbuild.episode.presets import load_preset
+from envbuild.errors import ConfigurationError, UnknownNameError
+
+SYNSQL = load_schedule("synsql")
+
+
+def test_the_published_numbers_arrive_in_trl_under_its_names() -> None:
+    recipe = load_recipe("synsql-token")
+    arguments = grpo_arguments(recipe, SYNSQL, load_preset("default"), processes=2, per_device=4)
+    assert arguments["per_device_train_batch_size"] * arguments["gradient_accumulation_steps"] == 72
+    assert (arguments["epsilon"], arguments["epsilon_high"], arguments["delta"]) == (0.2, 0.28, 2.0)
+    assert arguments["ref_model_sync_steps"] == 111 and arguments["sync_ref_model"] is True
+    assert arguments["max_steps"] == 1800 and arguments["warmup_steps"] == 0.05
+    assert arguments["max_completion_length"] == 12288 and arguments["shuffle_dataset"] is False
+    frozen = grpo_arguments(load_recipe("synsql-sequence"), SYNSQL, load_preset("default"))
+    assert frozen["sync_ref_model"] is False and frozen["importance_sampling_level"] == "sequence"
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 6, 9, 18])
+def test_these_many_processes_keep_groups_whole(processes: int) -> None:
+    check_groups_whole(SYNSQL, processes=processes, per_device=4)
+
+
+@pytest.mark.parametrize("processes", [4, 5, 8, 36])
+def test_other_numbers_of_processes_are_refused_by_name(processes: int) -> None:
+    with pytest.raises(ConfigurationError, match="1, 2, 3, 6, 9, 18"):
+        check_groups_whole(SYNSQL, processes=processes, per_device=4)
+
+
+def test_a_split_or_mixed_batch_is_no_group() -> None:
+    a, b = (Ticket(row_id=name, manifest_sha256="") for name in "ab")
+    assert whole_groups([a, a, b, b], 2) == [[a, a], [b, b]]
+    for batch in ([a, a, b], [a, b, b, a]):
+        with pytest.raises(ConfigurationError, match="whole groups of 2"):
+            whole_groups(batch, 2)
+    assert not is_flat([])
+
+
+def test_beta_moves_towards_the_target_within_its_bounds() -> None:
+    kl = AdaptiveKL(load_recipe("synsql-token"))
+    assert kl.update(0.0051) == 0.02  # close enough
+    assert kl.update(0.05) == pytest.approx(0.03)
+    for _ in range(30):
+        kl.update(9.0)
+    assert kl.beta == 1.0
+    again = AdaptiveKL(load_recipe("synsql-token"))
+    again.restore(kl.state())
+    assert again.beta == 1.0
+    for _ in range(30):
+        kl.update(0.0)
+    assert kl.beta == 0.02
+
+
+def test_a_recipe_file_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\nmodel = "m"\nratio_level = "word"\n')
+    with pytest.raises(ConfigurationError, match="token or sequence"):
+        load_recipe(str(path))
+    path.write_text('name = "mine"\nmodel = "m"\nlearning_rat = 1.0\n')
+    with pytest.raises(ConfigurationError, match="learning_rat"):
+        load_recipe(str(path))
+    path.write_text('name = "mine"\nmodel = "m"\nloss_divisor = 512\n')
+    assert load_recipe(str(path)).loss_divisor == 512
+    with pytest.raises(UnknownNameError, match="synsql-sequence, synsql-token"):
+        load_recipe("synsql")

@@ -1,0 +1,72 @@
+import asyncio
+from collections.abc import Sequence
+
+from envbuild.adapters.rendezvous import Rendezvous
+
+
+def meeting(*, size: int = 3, patience: float = 5.0) -> Rendezvous[str, str]:
+    def together(members: Sequence[str]) -> list[str]:
+        return [f"{member} of {'+'.join(members)}" for member in members]
+
+    def alone(members: Sequence[str]) -> list[str]:
+        return [f"{member} alone" for member in members]
+
+    return Rendezvous(size=size, together=together, alone=alone, patience=patience)
+
+
+def test_members_are_scored_together_in_their_own_order() -> None:
+    async def run() -> list[str]:
+        place = meeting()
+        tasks = [place.join("g", at, name) for at, name in ((2, "c"), (0, "a"), (1, "b"))]
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(run()) == ["c of a+b+c", "a of a+b+c", "b of a+b+c"]
+
+
+def test_groups_do_not_mix_and_nothing_is_kept() -> None:
+    async def run() -> Rendezvous[str, str]:
+        place = meeting(size=2)
+        found = await asyncio.gather(
+            *(place.join(f"g{n % 50}", n // 50, f"m{n}") for n in range(100))
+        )
+        assert found[7] == "m7 of m7+m57" and found[57] == "m57 of m7+m57"
+        return place
+
+    assert asyncio.run(run())._groups == {}
+
+
+def test_a_failed_member_frees_its_siblings_early_and_late() -> None:
+    async def run() -> list[str]:
+        place = meeting(patience=60)
+        early = asyncio.create_task(place.join("g", 0, "a"))
+        await asyncio.sleep(0.01)
+        place.leave("g")
+        late = await place.join("g", 2, "c")
+        assert place._groups == {}
+        return [await early, late]
+
+    assert asyncio.run(run()) == ["a alone", "c alone"]
+
+
+def test_patience_ends() -> None:
+    async def run() -> list[str]:
+        place = meeting(patience=0.05)
+        first = await place.join("g", 0, "a")
+        return [first, await place.join("g", 1, "b")]
+
+    assert asyncio.run(run()) == ["a alone", "b alone"]
+
+
+def test_a_fault_in_scoring_is_raised_and_not_waited_for() -> None:
+    async def run() -> list[object]:
+        def broken(_: Sequence[str]) -> list[str]:
+            raise ValueError("our bug")
+
+        place: Rendezvous[str, str] = Rendezvous(
+            size=2, together=broken, alone=lambda m: [f"{x} alone" for x in m], patience=60
+        )
+        tasks = [place.join("g", 0, "a"), place.join("g", 1, "b")]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second = asyncio.run(run())
+    assert first == "a alone" and isinstance(second, ValueError)

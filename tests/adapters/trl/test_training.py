@@ -1,0 +1,346 @@
+"""TRL trains for real, on the CPU, with models of a few thousand weights."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="TRL has an environment of its own: tests/adapters/run.sh trl")
+
+import torch
+
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.recipe import load_recipe
+from envbuild.adapters.rollouts import Rollouts
+from envbuild.adapters.trl.train import Run, make_trainer
+from envbuild.adapters.trl.trainer import PublishedTrainer
+from envbuild.episode.chat import HubTokenizer
+from envbuild.episode.prompts import load_prompts
+from envbuild.episode.token_episode import TokenEpisode
+from envbuild.errors import ConfigurationError
+from envbuild.records.curriculum import Schedule
+from tests.adapters.questions import (
+    QUESTIONS,
+    call,
+    export_for,
+    make_manifest,
+    make_schedule,
+    right_answer,
+    wrong_answer,
+)
+from tests.adapters.trl.tiny import make_model, make_tokenizer, memorise
+
+PLAN = make_schedule(steps=3, questions=2, episodes=4)
+TEXTS = [q for pair in QUESTIONS for q in pair] + [
+    call(tool, sql="SELECT name FROM town") for tool in ("submit_sql", "run_query")
+]
+SHORT_PROMPTS = """
+system = "Use the tools."
+user = "{question}"
+turns_left = "{turns} turns left"
+turn_left = "1 turn left"
+final = "SQL now. {last_query}"
+"""
+CPU = {
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "seed": 1,
+}
+
+
+class Scene:
+    """A manifest, its export and a random model, in one folder."""
+
+    def __init__(self, folder: Path, plan: Schedule) -> None:
+        self.folder, self.plan = folder, plan
+        self.manifest = make_manifest(folder / "manifest")
+        self.data = export_for(self.manifest, folder / "data", "trl", plan)
+        self.prompts = folder / "prompts.toml"
+        self.prompts.write_text(SHORT_PROMPTS)
+        self.tokenizer = make_tokenizer(folder / "model", [*TEXTS, SHORT_PROMPTS])
+        self.model = make_model(folder / "model", self.tokenizer, seed=7)
+
+    def run(self, recipe: str = "synsql-token", **trl: Any) -> Run:
+        return Run(
+            recipe=recipe,
+            model=str(self.model),
+            manifest=str(self.manifest),
+            dataset=str(self.data),
+            prompts=str(self.prompts),
+            output=str(self.folder / "out"),
+            per_device=4,
+            trl={**CPU, **trl},
+        )
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path, PLAN)
+
+
+Policy = Callable[[str, int], Sequence[str]]
+
+
+def scripted(trainer: PublishedTrainer, policy: Policy, *, offset: float = 0.0) -> None:
+    """Lets a script sample in the model's place; log-probabilities are the model's own plus offset.
+
+    `policy`: completions of (row id, number of the episode among those of its row so far).
+    """
+    tokenizer = HubTokenizer(trainer._tokenizer)
+    playing: dict[tuple[int, ...], Sequence[str]] = {}
+    rollouts = trainer.rollout_func.rollouts
+    begun: dict[str, int] = {}
+    original = rollouts.start_tokens
+    queue: list[tuple[TokenEpisode, list[str]]] = []
+
+    def start(ticket: Any, **options: Any) -> TokenEpisode:
+        episode = original(ticket, **options)
+        number = begun.get(ticket.row_id, 0)
+        begun[ticket.row_id] = number + 1
+        queue.append((episode, list(policy(ticket.row_id, number))))
+        return episode
+
+    def generate(contexts: list[list[int]], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
+        live = [(e, lines) for e, lines in queue if e.next_request() is not None]
+        assert [list(e.next_request().context) for e, _ in live] == contexts  # type: ignore[union-attr]
+        ids = [tokenizer.encode(lines.pop(0) + "<|im_end|>") for _, lines in live]
+        return ids, [
+            [p + offset for p in logprobs_of(trainer.model, context, said)]
+            for context, said in zip(contexts, ids, strict=True)
+        ]
+
+    assert not playing
+    rollouts.start_tokens = start
+    trainer._generate_single_turn = generate
+
+
+def logprobs_of(model: Any, context: Sequence[int], said: Sequence[int]) -> list[float]:
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*context, *said]])).logits[0].float()
+    every = torch.log_softmax(logits, dim=-1)
+    places = range(len(context) - 1, len(context) + len(said) - 1)
+    return [float(every[at, token]) for at, token in zip(places, said, strict=True)]
+
+
+def mixed(row_id: str, number: int) -> Sequence[str]:
+    """Two of four right, one wrong, one that is no SQL."""
+    if number % 4 < 2:
+        return right_answer(row_id)
+    return wrong_answer("SELECT name FROM shop" if number % 4 == 2 else "SELEC")
+
+
+@pytest.mark.parametrize("recipe", ["synsql-token", "synsql-sequence"])
+def test_three_steps_have_the_loss_computed_by_hand(scene: Scene, recipe: str) -> None:
+    trainer = make_trainer(scene.run(recipe), schedule=PLAN)
+    scripted(trainer, mixed, offset=0.1)
+    by_hand: list[float] = []
+    tiers: list[list[float | None]] = []
+    original, scored = trainer._compute_loss, trainer._generate_and_score_completions
+
+    def compute_loss(model: Any, inputs: dict[str, Any]) -> Any:
+        by_hand.append(loss_by_hand(trainer, model, inputs))
+        return original(model, inputs)
+
+    def generate(inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = scored(inputs)
+        tiers.append([row["env_reward"] for row in inputs])
+        rewards = [float(row["env_reward"]) for row in inputs]
+        expected = []
+        for at in (0, 4):
+            mean = sum(rewards[at : at + 4]) / 4
+            for reward in rewards[at : at + 4]:
+                shaped = max(-2.0, min(2.0, reward - mean))
+                expected.append(0.7 * shaped if shaped < 0 else shaped)
+        assert batch["advantages"].tolist() == pytest.approx(expected, abs=1e-5)
+        return batch
+
+    trainer._compute_loss = compute_loss
+    trainer._generate_and_score_completions = generate
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer.train()
+    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert len(logged) == 3 and trainer.state.global_step == 3
+    # two micro-batches a step, each divided by the number of them
+    steps = [sum(by_hand[at : at + 2]) / 2 for at in range(0, len(by_hand), 2)]
+    assert logged == pytest.approx(steps, abs=2e-6)
+    assert any(abs(loss) > 1e-4 for loss in logged)
+    assert tiers[0][:2] == [3.0, 3.0] and tiers[0][3] == 0.0 and 1.0 <= tiers[0][2] <= 2.1  # type: ignore[operator]
+    after = trainer.model.parameters()
+    assert any(not torch.equal(a, b) for a, b in zip(after, before, strict=True))
+    first = trainer.state.log_history[0]
+    assert first["tier/equivalent"] == 0.5 and first["groups/flat"] == 0.0
+    record = json.loads((scene.folder / "out" / "envbuild_run.json").read_text())
+    assert record["group_seen"] is True and record["recipe"] == recipe
+
+
+def loss_by_hand(trainer: PublishedTrainer, model: Any, inputs: dict[str, Any]) -> float:
+    """The published objective, from the batch's ids and advantages alone."""
+    recipe = trainer.recipe
+    prompt, said = inputs["prompt_ids"], inputs["completion_ids"]
+    ids = torch.cat([prompt, said], dim=1)
+    attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    width = said.size(1)
+
+    def chosen(net: Any) -> torch.Tensor:
+        with torch.no_grad():
+            logits = net(input_ids=ids, attention_mask=attention).logits[:, -width - 1 : -1].float()
+        return torch.log_softmax(logits, -1).gather(2, said.unsqueeze(2)).squeeze(2)
+
+    policy, reference = chosen(model), chosen(trainer.ref_model)
+    mask = (inputs["completion_mask"] * inputs["tool_mask"]).float()
+    log_ratio = policy - inputs["sampling_per_token_logps"]
+    if recipe.ratio_level == "sequence":
+        log_ratio = ((log_ratio * mask).sum(1) / mask.sum(1)).unsqueeze(1).expand_as(policy)
+    ratio = log_ratio.exp()
+    capped = ratio if recipe.ratio_cap is None else ratio.clamp(max=recipe.ratio_cap)
+    clipped = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high)
+    advantages = inputs["advantages"].unsqueeze(1)
+    surrogate = torch.minimum(capped * advantages, clipped * advantages)
+    gap = reference - policy
+    k3 = gap.exp() - gap - 1
+    token_loss = -surrogate + trainer.beta * k3
+    return float((token_loss * mask).sum() / recipe.loss_divisor / len(said))
+
+
+def test_the_mask_covers_what_was_sampled_and_nothing_else(scene: Scene) -> None:
+    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
+    scripted(trainer, mixed)
+    seen: list[dict[str, Any]] = []
+    original = trainer._compute_loss
+    trainer._compute_loss = lambda model, inputs: (seen.append(inputs), original(model, inputs))[1]
+    trainer.train()
+    tokenizer = trainer._tokenizer
+    for batch in seen:
+        for ids, mask, whole in zip(
+            batch["completion_ids"], batch["tool_mask"], batch["completion_mask"], strict=True
+        ):
+            kept = [int(i) for i, m, w in zip(ids, mask, whole, strict=True) if m and w]
+            text = tokenizer.decode(kept, skip_special_tokens=False)
+            assert "Tool result" not in text and text.count("<|im_end|>") in (1, 3)
+            if text.count("<|im_end|>") == 3:
+                assert text.startswith("<think>\nLet me look.\n</think>")
+
+
+def test_flat_groups_are_rolled_out_anew_twice_and_no_more(scene: Scene) -> None:
+    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
+    asked: dict[str, int] = {}
+
+    def policy(row_id: str, number: int) -> Sequence[str]:
+        asked[row_id] = number + 1
+        hard = row_id == sorted(asked)[0]
+        return wrong_answer("SELEC") if hard or number < 4 else mixed(row_id, number)
+
+    scripted(trainer, policy)
+    trainer.train()
+    assert sorted(asked.values()) == [8, 12]  # flat once, then not; flat three times
+    entry = trainer.state.log_history[0]
+    assert entry["groups/flat"] == 0.5 and entry["groups/attempts"] == 2.5
+
+
+def test_unscored_and_flat_batches_train_nothing_but_the_kl(scene: Scene) -> None:
+    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
+    scripted(trainer, lambda row_id, number: wrong_answer("SELEC"))
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_beta_follows_the_kl_and_survives_a_checkpoint_with_its_reference(scene: Scene) -> None:
+    plan = PLAN
+    options = {
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "learning_rate": 0.02,
+        "ref_model_sync_steps": 2,
+        "warmup_steps": 0,
+        "lr_scheduler_type": "constant",
+    }
+    run = scene.run("synsql-token", **options)
+    trainer = make_trainer(run, schedule=plan)
+    trainer.recipe = replaced(trainer.recipe, reference_every=2)
+    scripted(trainer, mixed)
+    trainer.train()
+    entries = [entry for entry in trainer.state.log_history if "kl_beta" in entry]
+    kls, betas = [e["kl"] for e in entries], [e["kl_beta"] for e in entries]
+    assert betas[0] == 0.02 and kls[0] == pytest.approx(0.0, abs=1e-6)
+    assert kls[1] > 0.0075 and betas[2] == pytest.approx(0.03)
+    assert kls[2] == pytest.approx(0.0, abs=1e-5)  # re-anchored after step 2
+    checkpoint = scene.folder / "out" / "checkpoint-2"
+    resumed = make_trainer(run, schedule=plan)
+    resumed.recipe = replaced(resumed.recipe, reference_every=2)
+    scripted(resumed, mixed)
+    resumed.train(resume_from_checkpoint=str(checkpoint))
+    last = [entry for entry in resumed.state.log_history if "kl_beta" in entry][-1]
+    assert last["kl_beta"] == pytest.approx(betas[2])
+    assert last["kl"] == pytest.approx(kls[2], abs=1e-5)
+
+
+def replaced(record: Any, **changes: Any) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(record, **changes)
+
+
+def test_a_random_policy_trains_through_real_generation(scene: Scene) -> None:
+    trainer = make_trainer(scene.run(), schedule=PLAN)
+    short_turns(trainer)
+    trainer.train()
+    assert trainer.state.global_step == 3
+    entry = trainer.state.log_history[0]
+    assert entry["tier/invalid"] == 1.0 and entry["groups/attempts"] == 3.0
+
+
+def test_a_memorised_policy_earns_three_through_the_real_loop(scene: Scene) -> None:
+    tokenizer = HubTokenizer(scene.tokenizer)
+    rollouts = Rollouts(scene.manifest, prompts=load_prompts(scene.prompts))
+    dialogues = []
+    for row_id in rollouts.manifest.row_ids:
+        episode = rollouts.environment("default").new_token_episode(row_id, tokenizer=tokenizer)
+        for completion in right_answer(row_id)[1:]:
+            episode.feed(tokenizer.encode(completion + "<|im_end|>"))
+        record = episode.record()
+        mask = (*[0] * len(record.prompt_ids), *record.response_mask)
+        dialogues.append(((*record.prompt_ids, *record.response_ids), mask))
+    assert memorise(scene.model, scene.tokenizer, dialogues, steps=120) > 0.95
+    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
+    short_turns(trainer, tokens=120)
+    rewards: list[float] = []
+    scored = trainer._generate_and_score_completions
+
+    def generate(inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = scored(inputs)
+        rewards.extend(row["env_reward"] for row in inputs)
+        return batch
+
+    trainer._generate_and_score_completions = generate
+    trainer.train()
+    assert rewards.count(3.0) >= 7  # sampled at temperature 1, so one slip of eight is allowed
+    assert trainer.state.log_history[0]["episode/submitted"] > 0.8
+
+
+def short_turns(trainer: PublishedTrainer, tokens: int = 12) -> None:
+    trainer.rollout_func.rollouts.changes = {
+        "tool_turn_tokens": tokens,
+        "final_turn_tokens": tokens,
+        "tool_turns": 3,
+    }
+
+
+def test_what_does_not_fit_is_refused(scene: Scene) -> None:
+    with pytest.raises(ConfigurationError, match="its part of a step"):
+        make_trainer(scene.run(gradient_accumulation_steps=3), schedule=PLAN)
+    with pytest.raises(ConfigurationError, match="another manifest"):
+        make_trainer(scene.run(), schedule=PLAN).rollout_func.rollouts.start_tokens(
+            Ticket(row_id="towns/q0", manifest_sha256="0"), tokenizer=None, candidate=0
+        )
+
+
+def test_both_recipes_are_what_the_cards_say() -> None:
+    token, sequence = load_recipe("synsql-token"), load_recipe("synsql-sequence")
+    assert (token.ratio_level, token.ratio_cap, token.reference_every) == ("token", 2.0, 111)
+    assert (sequence.ratio_level, sequence.ratio_cap) == ("sequence", None)
+    assert sequence.reference_every == 0
