@@ -79,4 +79,4 @@ def _golds(database: DatabaseSubject, gold: Counter[str]) -> Iterator[list[Draft
         gold["undetermined"] += bool(codes & UNDETERMINED)
         hurt = {"empty_gold", "trivial_gold"} | UNDETERMINED
         gold["sound"] += subject.result.ok and not codes & hurt
-        yield drafts
+        yield [each for draft in drafts for each in subject.for_each_question(draft)]

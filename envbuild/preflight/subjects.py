@@ -1,6 +1,6 @@
 """What a check looks at: one database, or one distinct gold query of it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -101,16 +101,23 @@ class GoldSubject:
         self.result: QueryResult = database.sessions.plain.run(sql)
 
     def finding(self, code: str, message: str, *, example: str = "") -> "Draft":
-        """A finding about the first of these questions; its count is how many share the gold."""
+        """A finding about this gold, whoever asks it."""
         return Draft(
             corpus=self.database.given.corpus,
             db_id=self.database.given.row.db_id,
             code=code,
             message=message,
-            question_id=self.questions[0].question_id,
-            count=len(self.questions),
             example=example or self.sql,
         )
+
+    def for_each_question(self, draft: "Draft") -> "Iterator[Draft]":
+        """The finding once for every question that shares the gold; its count is their phrasings.
+
+        Whoever looks a question up must find what is wrong with its gold.
+        """
+        phrasings = Counter(question.question_id for question in self.questions)
+        for question_id, count in phrasings.items():
+            yield msgspec.structs.replace(draft, question_id=question_id, count=count)
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
