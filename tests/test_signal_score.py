@@ -135,3 +135,12 @@ def test_double_quoted_strings_are_strings(schema: Schema, tmp_path: Path) -> No
     assert score.reason == "" and score.mutants == 12
     assert any("'France'" in m.sql for m in make_mutants(gold, schema))
     assert not any('"France"' in m.sql for m in make_mutants(gold, schema))
+
+
+def test_what_is_nested_too_deeply_is_a_reason_and_no_crash(schema: Schema) -> None:
+    gold = "SELECT name FROM singer WHERE age = " + "(" * 3000 + "1" + ")" * 3000
+    score = score_question(gold, session=session(DDL + ROWS), schema=schema)
+    assert score.signal_low is None and score.reason in ("gold_error", "unparsed_gold")
+    wide = "SELECT name FROM singer WHERE " + " OR ".join(f"age = {n}" for n in range(900))
+    wide_score = score_question(wide, session=session(DDL + ROWS), schema=schema)
+    assert wide_score.signal_low is not None or wide_score.reason == "unparsed_gold"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from envbuild.engine.seeds import derive_seed
+from envbuild.errors import GoldError
 from envbuild.records.schema import Schema
 from envbuild.sql.mutants.compiler import Compiler
 from envbuild.sql.mutants.edits import Edit, render
@@ -70,6 +71,22 @@ def draw_mutants(
 ) -> MutantSet:
     """`make_mutants` with the re-rendered gold and the seed beside them."""
     compiles = compiles or Compiler.of_schema(schema).compiles
+    try:
+        return _draw(gold_sql, schema, cap, compiles, verdict)
+    except RecursionError:
+        raise GoldError("unparsed_gold", "nested too deeply") from None
+
+
+def mutant_seed(gold_sql: str, schema: Schema) -> int:
+    """The seed of a gold's mutants: from its text and the schema's names and types."""
+    names = [(t.name, [(c.name, c.type) for c in t.columns]) for t in schema.tables]
+    shape = hashlib.sha256(msgspec.json.encode(names)).hexdigest()
+    return derive_seed(0, f"{shape}/{gold_sql.strip()}", "signal@1")
+
+
+def _draw(
+    gold_sql: str, schema: Schema, cap: int, compiles: Callable[[str], bool], verdict: str
+) -> MutantSet:
     tree = GoldTree(gold_sql, schema)
     seed = mutant_seed(gold_sql, schema)
     rendered = render(tree.root)
@@ -92,13 +109,6 @@ def draw_mutants(
         if sites and made[operator] < MOST_AN_OPERATOR:
             queue.append((operator, sites))
     return MutantSet(gold_sql=rendered, mutants=tuple(mutants), seed=seed)
-
-
-def mutant_seed(gold_sql: str, schema: Schema) -> int:
-    """The seed of a gold's mutants: from its text and the schema's names and types."""
-    names = [(t.name, [(c.name, c.type) for c in t.columns]) for t in schema.tables]
-    shape = hashlib.sha256(msgspec.json.encode(names)).hexdigest()
-    return derive_seed(0, f"{shape}/{gold_sql.strip()}", "signal@1")
 
 
 def _shuffled_sites(tree: GoldTree, seed: int) -> list[tuple[str, list[Edit]]]:

@@ -8,6 +8,7 @@ from sqlglot import exp
 from envbuild.records.schema import Table
 from envbuild.sql.mutants.edits import Edit, dropped, swap, without
 from envbuild.sql.mutants.places import clause_of, column_swaps, name_of
+from envbuild.sql.mutants.proofs import group_term_is_idle
 from envbuild.sql.mutants.tree import GoldTree, Source
 
 
@@ -41,7 +42,13 @@ def col_window(tree: GoldTree) -> Iterator[Edit]:
 
 def group_col(tree: GoldTree) -> Iterator[Edit]:
     """Another column in GROUP BY: of the same class, or one that the output shows."""
-    yield from _swaps_in(tree, "group")
+    for column in tree.each(exp.Column):
+        group = column.parent
+        if not isinstance(group, exp.Group):
+            if clause_of(column) == "group":
+                yield from column_swaps(tree, column)
+        elif not group_term_is_idle(tree, group, column):
+            yield from column_swaps(tree, column)
     for group in tree.each(exp.Group):
         select = group.parent
         shown = [
@@ -60,7 +67,8 @@ def group_drop(tree: GoldTree) -> Iterator[Edit]:
     for group in tree.each(exp.Group):
         if len(group.expressions) > 1:
             for term in group.expressions:
-                yield without(term)
+                if not group_term_is_idle(tree, group, term):
+                    yield without(term)
         elif group.parent is not None and group.expressions:
             yield dropped(group.parent, "group")
 

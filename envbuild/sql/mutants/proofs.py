@@ -53,6 +53,18 @@ def distinct_is_idle(tree: GoldTree, select: exp.Select) -> bool:
     return bool(group.expressions) and all(term.sql() in shown for term in group.expressions)
 
 
+def group_term_is_idle(tree: GoldTree, group: exp.Group, term: exp.Expr) -> bool:
+    """True where another term of the GROUP BY is the key of the term's own table."""
+    found = tree.resolve(term) if isinstance(term, exp.Column) else None
+    if found is None:
+        return False
+    others = [one for one in group.expressions if one is not term and isinstance(one, exp.Column)]
+    return any(
+        other is not None and other[0] is found[0] and other[1].unique
+        for other in map(tree.resolve, others)
+    )
+
+
 def join_side_is_idle(tree: GoldTree, select: exp.Select, join: exp.Join) -> bool:
     """True where INNER and LEFT give the same rows.
 

@@ -18,7 +18,10 @@ ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 
 
 class SourceColumn:
-    """A column that a FROM source offers."""
+    """A column that a FROM source offers.
+
+    Key columns count as NOT NULL: SQLite lets NULL into some, but no data that keeps its keys does.
+    """
 
     __slots__ = ("kind", "name", "not_null", "unique")
 
@@ -133,7 +136,7 @@ class GoldTree:
                 column.name.lower(): SourceColumn(
                     column.name,
                     type_class(column),
-                    not_null=column.not_null or is_rowid_alias(column, table),
+                    not_null=column.not_null or bool(column.primary_key),
                     unique=bool(column.primary_key) and only_key,
                 )
                 for column in table.columns
@@ -211,13 +214,6 @@ def type_class(column: Column) -> str:
     if any(word in declared for word in ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")):
         return "number"
     return "other"
-
-
-def is_rowid_alias(column: Column, table: Table) -> bool:
-    """True for an INTEGER PRIMARY KEY: the one key column SQLite itself keeps free of NULL."""
-    return (column.type.upper() == "INTEGER" and table.primary_key == (column.name,)) or bool(
-        column.primary_key and (table.without_rowid or table.strict)
-    )
 
 
 def _visible_cte(table: exp.Table) -> exp.CTE | None:
