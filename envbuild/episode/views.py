@@ -25,7 +25,7 @@ from envbuild.schema.read import read_schema
 from envbuild.sql.connect import SQLiteError, open_image, open_read_only
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
 from envbuild.sql.names import fold_name
-from envbuild.sql.view import build_view_file, build_view_image
+from envbuild.sql.view import ViewBuilder
 
 MiB = 1024 * 1024
 SMALL = MiB // 2
@@ -36,6 +36,9 @@ _TABLES = (
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
 _VIRTUAL = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
+
+KEPT_BUILDERS = 4
+"""Databases kept open for building further views of them."""
 
 
 class View:
@@ -85,6 +88,7 @@ class ViewCache:
         self.disk_bytes = disk_bytes
         self._folder = folder
         self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
+        self._builders: OrderedDict[str, ViewBuilder] = OrderedDict()
         self._building: dict[tuple[str, ...], threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -133,7 +137,7 @@ class ViewCache:
         if tables is None:
             return View(file=path, shown=_tables_of(path))
         if _status(path).st_size <= MOST_IN_MEMORY:
-            image = build_view_image(path, tables)
+            image = self._builder(path, key[0]).image(tables)
             if len(image) <= SMALL:
                 return View(image=image, shown=tables)
         elif set(map(fold_name, _tables_of(path))) <= set(map(fold_name, tables)):
@@ -142,11 +146,21 @@ class ViewCache:
         file = self._files() / f"{name}.sqlite"
         if not file.exists():
             with atomic_path(file) as temporary:
-                build_view_file(path, tables, temporary)
+                self._builder(path, key[0]).write(tables, temporary)
         view = View(file=file, shown=tables)
         view.owned_bytes = file.stat().st_size
         _ = view.schema  # read now: the file may be gone when an episode first asks
         return view
+
+    def _builder(self, path: Path, source: str) -> ViewBuilder:
+        """The database's builder; the last few are kept, since a database's rows come together."""
+        with self._lock:
+            if source not in self._builders:
+                self._builders[source] = ViewBuilder(path)
+            self._builders.move_to_end(source)
+            if len(self._builders) > KEPT_BUILDERS:
+                self._builders.popitem(last=False)  # closed with its last use
+            return self._builders[source]
 
     def _files(self) -> Path:
         with self._lock:

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.episode import views
 from envbuild.episode.views import ViewCache, open_database
 from envbuild.errors import CorpusError, SourceError
+from envbuild.sql.view import ViewBuilder
 from tests.episode.shop import VISIBLE, shop
 
 __all__ = ["shop"]
@@ -41,15 +41,15 @@ def test_a_group_in_threads_builds_its_view_once(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = []
-    original = views.build_view_image
+    original = ViewBuilder.image
     lock = threading.Lock()
 
-    def counted(path: Path, tables: tuple[str, ...]) -> bytes:
+    def counted(builder: ViewBuilder, tables: tuple[str, ...]) -> bytes:
         with lock:
             built.append(tables)
-        return original(path, tables)
+        return original(builder, tables)
 
-    monkeypatch.setattr(views, "build_view_image", counted)
+    monkeypatch.setattr(ViewBuilder, "image", counted)
     cache = ViewCache()
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: count(cache, shop, "sale", VISIBLE), range(64)))
