@@ -6,24 +6,26 @@ OUT/export.json     format, counts, digests; written last
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
 import polars as pl
 import pyarrow as pa
+from msgspec.structs import replace
 
 from envbuild.adapters.layouts import hub
 from envbuild.adapters.layouts.rows import Asked, Message, Ticket
+from envbuild.adapters.rollouts import Rollouts
 from envbuild.curriculum.order import FILE as SCHEDULE_FILE
 from envbuild.curriculum.order import OrderedSchedule, read_schedule_file
 from envbuild.curriculum.pool import TEST_SPLITS
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.io.files import atomic_path, sha256_file, write_bytes, write_text
+from envbuild.io.files import atomic_path, write_bytes, write_text
 from envbuild.io.parquet import open_parquet, write_batches
 from envbuild.manifest.layout import GOLD_FILE, ROWS_FILE
-from envbuild.manifest.read import Manifest, open_manifest
+from envbuild.manifest.read import Manifest
 from envbuild.records.manifest import ManifestRow
 
 FORMAT = "envbuild.export/1"
@@ -40,8 +42,7 @@ LAYOUTS = {
 CHUNK = 2048
 """Rows laid out at a time."""
 
-Render = Callable[[ManifestRow], tuple[Message, ...]]
-"""The opening messages of a row's episode."""
+SCHEMAS = ("withheld", "full")
 
 
 class Layout(Protocol):
@@ -63,39 +64,42 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: bool
     """The training rows are those of a schedule, in its order."""
     preset: str
-    prompts_sha256: str = ""
+    schema: str
+    prompts_sha256: str
 
 
 def export_manifest(
-    folder: Path,
     out: Path,
     *,
     to: str,
-    render: Render,
+    rollouts: Rollouts,
     preset: str = "default",
-    prompts_sha256: str = "",
+    schema: str = "withheld",
     schedule: Path | None = None,
 ) -> Exported:
-    """Writes the manifest in `folder` to `out` in the layout called `to`.
+    """Writes the manifest of `rollouts` to `out` in the layout called `to`.
 
+    `preset` and `schema` are the episodes': they decide the prompt and travel with every row.
     Training rows follow `schedule` (default: the manifest's own schedule.parquet, where there is
     one). Raises UnknownNameError for another layout, ConfigurationError where the schedule was
     drawn from another manifest.
     """
     if to not in LAYOUTS:
         raise UnknownNameError("export layout", to, LAYOUTS)
-    manifest = open_manifest(folder)
-    digest = sha256_file(manifest.root / ROWS_FILE)
+    if schema not in SCHEMAS:
+        raise UnknownNameError("schema mode", schema, SCHEMAS)
+    manifest, digest = rollouts.manifest, rollouts.manifest_sha256
     ordered = _read_schedule(manifest, schedule, digest)
     if to == "datasets":
         files = _write_hub(manifest, out)
     else:
         layout = cast(Layout, importlib.import_module(LAYOUTS[to]))
-        tickets = _tickets(manifest, ordered, digest, preset)
+        blank = Ticket(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
+        tickets = _tickets(manifest, ordered, blank)
         files = {}
         for split, rows in tickets.items():
             if rows or split == "train":
-                asked = _asked(manifest, rows, split, render)
+                asked = _asked(rollouts, rows, split)
                 path = out / (f"{split}.parquet" if hasattr(layout, "SCHEMA") else f"{split}.jsonl")
                 files[path.name] = _write(path, layout, asked)
     exported = Exported(
@@ -104,7 +108,8 @@ def export_manifest(
         manifest_sha256=digest,
         scheduled=ordered is not None and to != "datasets",
         preset=preset,
-        prompts_sha256=prompts_sha256,
+        schema=schema,
+        prompts_sha256=rollouts.prompts_sha256,
     )
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(exported)))
     return exported
@@ -123,7 +128,7 @@ def _read_schedule(manifest: Manifest, named: Path | None, digest: str) -> Order
 
 
 def _tickets(
-    manifest: Manifest, ordered: OrderedSchedule | None, digest: str, preset: str
+    manifest: Manifest, ordered: OrderedSchedule | None, blank: Ticket
 ) -> dict[str, list[Ticket]]:
     columns = manifest.columns("row_id", "split")
     splits = dict(zip(columns.column(0).to_pylist(), columns.column(1).to_pylist(), strict=True))
@@ -133,30 +138,31 @@ def _tickets(
         train, test = test, []
     if ordered is not None:
         used = [
-            Ticket(
+            replace(
+                blank,
                 row_id=row.row_id,
-                manifest_sha256=digest,
                 scheduled=True,
                 schedule_step=row.schedule_step,
                 schedule_slot=row.schedule_slot,
                 gate_probability=row.gate_probability,
                 gate_steps=ordered.schedule.gate_steps,
-                preset=preset,
             )
             for row in ordered.rows
         ]
     else:
-        used = [Ticket(row_id=row_id, manifest_sha256=digest, preset=preset) for row_id in train]
-    held_out = [Ticket(row_id=row_id, manifest_sha256=digest, preset=preset) for row_id in test]
+        used = [replace(blank, row_id=row_id) for row_id in train]
+    held_out = [replace(blank, row_id=row_id) for row_id in test]
     return {"train": used, "test": held_out}
 
 
-def _asked(
-    manifest: Manifest, tickets: Sequence[Ticket], split: str, render: Render
-) -> Iterator[Asked]:
-    rows = _rows_by_id(manifest, {ticket.row_id for ticket in tickets})
-    messages = {row_id: render(row) for row_id, row in sorted(rows.items())}
+def _asked(rollouts: Rollouts, tickets: Sequence[Ticket], split: str) -> Iterator[Asked]:
+    rows = _rows_by_id(rollouts.manifest, {ticket.row_id for ticket in tickets})
+    messages: dict[str, tuple[Message, ...]] = {}
     for index, ticket in enumerate(tickets):
+        if ticket.row_id not in messages:
+            messages[ticket.row_id] = rollouts.messages(
+                rows[ticket.row_id], preset=ticket.preset, schema=ticket.schema
+            )
         yield Asked(
             index=index,
             split=split,

@@ -8,18 +8,19 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from envbuild.adapters.groups import Played
-from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.layouts.rows import Message, Ticket
 from envbuild.curriculum.pool import TEST_SPLITS
 from envbuild.environment import Environment
 from envbuild.episode.chat import Tokenizer
 from envbuild.episode.presets import load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
-from envbuild.episode.running import RunningEpisode
+from envbuild.episode.running import RunningEpisode, prompt_messages
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.views import ViewCache
@@ -27,7 +28,8 @@ from envbuild.errors import ConfigurationError
 from envbuild.io.files import sha256_file
 from envbuild.manifest.layout import ROWS_FILE
 from envbuild.manifest.read import open_manifest
-from envbuild.records.episode import ChatFormat
+from envbuild.records.episode import ChatFormat, Task
+from envbuild.records.manifest import ManifestRow
 from envbuild.records.reward import RewardSettings
 from envbuild.reward.consensus import with_consensus
 from envbuild.reward.tiers import settings_sha256
@@ -59,7 +61,7 @@ class Rollouts:
         self.seed = seed
         self.changes = settings or {}
         self._views = ViewCache()
-        self._environments: dict[tuple[str, int], Environment] = {}
+        self._environments: dict[tuple[str, str, int], Environment] = {}
         self._lock = threading.Lock()
 
     @cached_property
@@ -87,12 +89,14 @@ class Rollouts:
             halves["test" if split.lower() in TEST_SPLITS else "train"].append(row_id)
         return halves
 
-    def environment(self, preset: str, *, gate_steps: int = 80) -> Environment:
+    def environment(
+        self, preset: str, *, schema: str = "withheld", gate_steps: int = 80
+    ) -> Environment:
         """The environment of a preset; all of them share the manifest and its views."""
-        key = (preset, gate_steps)
+        key = (preset, schema, gate_steps)
         with self._lock:
             if key not in self._environments:
-                changes = {"gate_steps": gate_steps, **self.changes}
+                changes = {"schema": schema, "gate_steps": gate_steps, **self.changes}
                 self._environments[key] = Environment(
                     self.manifest,
                     settings=load_preset(preset, **changes),
@@ -103,6 +107,19 @@ class Rollouts:
                     views=self._views,
                 )
             return self._environments[key]
+
+    def messages(self, row: ManifestRow, *, preset: str, schema: str) -> tuple[Message, ...]:
+        """The system and the user message that open a row's episode."""
+        environment = self.environment(preset, schema=schema)
+        if schema == "full":
+            with closing(environment.new_episode(row)) as episode:
+                opening = episode.messages
+        else:
+            task = Task(question=row.question, evidence=row.evidence, row_id=row.row_id)
+            opening = prompt_messages(
+                task, None, settings=environment.settings, prompts=self.prompts
+            )
+        return tuple(Message(**message) for message in opening)
 
     def start_tokens(
         self, ticket: Ticket, *, tokenizer: Tokenizer, candidate: int, step: int | None = None
@@ -157,7 +174,7 @@ class Rollouts:
                 f"the training data were exported from another manifest than "
                 f"{self.manifest.root}: export it again, or name the right one"
             )
-        return self.environment(ticket.preset, gate_steps=ticket.gate_steps)
+        return self.environment(ticket.preset, schema=ticket.schema, gate_steps=ticket.gate_steps)
 
 
 def shared_rollouts(manifest: str | Path | None = None) -> Rollouts:

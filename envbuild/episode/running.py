@@ -104,9 +104,14 @@ class RunningEpisode:
 
 
 def prompt_messages(
-    task: Task, database: EpisodeDatabase, *, settings: EpisodeSettings, prompts: Prompts
+    task: Task, database: EpisodeDatabase | None, *, settings: EpisodeSettings, prompts: Prompts
 ) -> list[dict[str, str]]:
-    """The system and the user message that open an episode."""
+    """The system and the user message that open an episode.
+
+    A withheld schema needs no database. Raises StateError where a full one has none.
+    """
+    if settings.schema == "full" and database is None:
+        raise StateError("the full schema is shown: open the database first")
     one_call = settings.calls_a_turn == 1
     system = fill(
         prompts.system,
@@ -118,7 +123,7 @@ def prompt_messages(
         prompts.user,
         question=task.question,
         evidence=fill(prompts.evidence, evidence=task.evidence) if task.evidence else "",
-        schema=_shown_schema(database, prompts) if settings.schema == "full" else "",
+        schema=_shown_schema(database, prompts) if database and settings.schema == "full" else "",
     )
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import msgspec
 
 from envbuild.adapters.export import export_manifest
-from envbuild.adapters.layouts.rows import Message
+from envbuild.adapters.rollouts import Rollouts
 from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.order import write_schedule
 from envbuild.curriculum.pool import PoolChoice, build_pool
 from envbuild.records.curriculum import Schedule
-from envbuild.records.manifest import ManifestRow
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 DDL = """
@@ -66,12 +65,8 @@ def export_for(manifest: Path, out: Path, to: str, schedule: Schedule) -> Path:
         PoolChoice(),
         manifest,
     )
-    export_manifest(manifest, out, to=to, render=render)
+    export_manifest(out, to=to, rollouts=Rollouts(manifest))
     return out
-
-
-def render(row: ManifestRow) -> tuple[Message, ...]:
-    return (Message(role="system", content="tools"), Message(role="user", content=row.question))
 
 
 def call(tool: str, **arguments: object) -> str:

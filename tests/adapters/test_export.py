@@ -9,15 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from envbuild.adapters.export import LAYOUTS, Exported, export_manifest
-from envbuild.adapters.layouts.rows import Message, Ticket
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.rollouts import Rollouts
 from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.order import write_schedule
 from envbuild.curriculum.pool import PoolChoice, build_pool
 from envbuild.curriculum.presets import parse_schedule
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file
-from envbuild.records.manifest import ManifestRow
 from tests.curriculum.manifests import manifest_row, write_manifest
+from tests.curriculum.test_pool import envbuild
 
 SMALL = parse_schedule(
     b'name = "small"\nbuckets = ["short", "long"]\npool = [0.5, 0.5]\nsteps = 6\nquestions = 3\n'
@@ -26,13 +27,6 @@ SMALL = parse_schedule(
 )
 SECRET = "SELECT name FROM item WHERE id = 2"
 PARQUET = [name for name in LAYOUTS if name not in ("nemo", "datasets")]
-
-
-def render(row: ManifestRow) -> tuple[Message, ...]:
-    return (
-        Message(role="system", content="Use the tools."),
-        Message(role="user", content=f"Question: {row.question}\nHint: {row.evidence}"),
-    )
 
 
 @pytest.fixture
@@ -61,7 +55,7 @@ def scheduled(manifest: Path) -> Path:
 
 
 def export(manifest: Path, out: Path, to: str) -> Exported:
-    return export_manifest(manifest, out, to=to, render=render)
+    return export_manifest(out, to=to, rollouts=Rollouts(manifest))
 
 
 def load(path: Path, cache: Path, *, streaming: bool) -> list[dict[str, Any]]:
@@ -151,7 +145,32 @@ def test_a_schedule_of_another_manifest_is_refused(scheduled: Path, tmp_path: Pa
     other = write_manifest(tmp_path / "other", [manifest_row("x")])
     with pytest.raises(ConfigurationError, match="another manifest"):
         export_manifest(
-            other, tmp_path, to="trl", render=render, schedule=scheduled / "schedule.parquet"
+            tmp_path,
+            to="trl",
+            rollouts=Rollouts(other),
+            schedule=scheduled / "schedule.parquet",
         )
     with pytest.raises(UnknownNameError, match="verl"):
         export(scheduled, tmp_path, "vrl")
+
+
+def test_a_full_schema_is_in_the_prompt_a_withheld_one_is_not(
+    manifest: Path, tmp_path: Path
+) -> None:
+    for schema in ("withheld", "full"):
+        export_manifest(tmp_path / schema, to="trl", rollouts=Rollouts(manifest), schema=schema)
+        path = tmp_path / schema / "train.parquet"
+        row = load(path, tmp_path / "cache", streaming=True)[0]
+        assert ("CREATE TABLE item" in row["prompt"][1]["content"]) is (schema == "full")
+        assert json.loads(row["env_json"])["schema"] == schema
+
+
+def test_the_command_exports_and_names_what_it_wrote(manifest: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shown = envbuild("export", manifest, "--to", "verl", "--out", out)
+    assert "train.parquet" in shown and "10" in shown
+    document = json.loads(envbuild("export", manifest, "--to", "trl", "--out", out, "--json"))
+    assert document["format"] == "envbuild.export/1" and document["files"] == {"train.parquet": 10}
+    assert json.loads((out / "export.json").read_text())["to"] == "trl"
+    envbuild("export", manifest, "--to", "vrl", "--out", out, code=2)
+    envbuild("export", tmp_path, "--to", "trl", "--out", out, code=2)

@@ -25,6 +25,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     """Steps over which the schedule closes the gate's probability to 0."""
     preset: str = "default"
     """Preset of the episode's rules."""
+    schema: str = "withheld"
+    """`withheld`, or `full`: the DDL is in the prompt."""
 
     @property
     def step(self) -> int | None:
