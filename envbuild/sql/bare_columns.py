@@ -6,11 +6,13 @@ one value a group. The text is spliced, not rendered anew: nothing else of it ch
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from envbuild.sql.connect import quote_name
 from envbuild.sql.names import fold_name
 
 _OTHER_AGGREGATES = frozenset(
@@ -42,6 +44,15 @@ def pin_bare_columns(sql: str, column_names: frozenset[str]) -> tuple[str, str] 
     if not spans:
         return None
     return _wrapped(sql, spans, "MIN"), _wrapped(sql, spans, "MAX")
+
+
+class Span(NamedTuple):
+    """Where a bare column stands in the text."""
+
+    start: int
+    end: int
+    alias: str
+    """` AS "name"` where the column is a result column that others may know by its name."""
 
 
 def _bare_columns(select: exp.Select, column_names: frozenset[str]) -> Iterator[exp.Column]:
@@ -93,6 +104,8 @@ def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Filter):
+        return True
     if isinstance(node.parent, exp.Window) and node.arg_key == "this":
         return False  # a window function: its arguments are evaluated after grouping
     if isinstance(node, exp.Anonymous):
@@ -102,7 +115,8 @@ def _is_aggregate(node: exp.Expr) -> bool:
 
 
 def _is_extreme(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Max | exp.Min)
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(inner, exp.Max | exp.Min)
 
 
 def _sources(select: exp.Select) -> Iterator[str]:
@@ -116,17 +130,20 @@ def _text(node: exp.Expr) -> str:
     return fold_name(node.sql(dialect="sqlite"))
 
 
-def _span(sql: str, column: exp.Column) -> tuple[int, int] | None:
+def _span(sql: str, column: exp.Column) -> Span | None:
     """Where the column stands in the text; None where the parser does not say so exactly."""
     places = [(part.meta.get("start", -1), part.meta.get("end", -1)) for part in column.parts]
     if not places or min(min(place) for place in places) < 0:
         return None
     start, end = places[0][0], places[-1][1] + 1
     last = sql[places[-1][0] : end]
-    return (start, end) if column.name in (last, last[1:-1]) else None
+    if column.name not in (last, last[1:-1]):
+        return None
+    named = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
+    return Span(start, end, f" AS {quote_name(column.name)}" if named else "")
 
 
-def _wrapped(sql: str, spans: list[tuple[int, int]], function: str) -> str:
-    for start, end in spans:
-        sql = f"{sql[:start]}{function}({sql[start:end]}){sql[end:]}"
+def _wrapped(sql: str, spans: list[Span], function: str) -> str:
+    for start, end, alias in spans:
+        sql = f"{sql[:start]}{function}({sql[start:end]}){alias}{sql[end:]}"
     return sql

@@ -99,8 +99,10 @@ def _check(
     resolved = _unique_target(connection, parent, targets, len(sources))
     if tables[fold_name(parent)] == "view" or not resolved:
         return msgspec.structs.replace(check, state=KeyState.MISMATCH)
+    # The `+` takes the child's own affinity away: the parent's decides, as it does for a key, and
+    # the parent's index can be used.
     equal = " AND ".join(
-        f"p.{quote_name(target)} = c.{quote_name(source)}"
+        f"p.{quote_name(target)} = +c.{quote_name(source)}"
         for source, target in zip(sources, resolved, strict=True)
     )
     orphan = f"{present} AND NOT EXISTS (SELECT 1 FROM main.{quote_name(parent)} p WHERE {equal})"

@@ -69,6 +69,11 @@ GOLDS: dict[str, tuple[str, ...]] = {
     "SELECT name, max(id) FROM shop GROUP BY city": (),
     "SELECT count(*) AS n, 'x' FROM shop GROUP BY city HAVING n > 2 ORDER BY n": (),
     "SELECT upper(name) AS u, count(*) FROM shop GROUP BY u": (),
+    "WITH g AS (SELECT name, count(*) AS n FROM shop GROUP BY city) SELECT name FROM g": (
+        "bare_group_column",
+    ),
+    "SELECT city, count(*) FILTER (WHERE name > 'b') FROM shop GROUP BY city": (),
+    "SELECT sum(count(*)) OVER (ORDER BY name) FROM shop GROUP BY id": (),
 }
 
 

@@ -1,5 +1,7 @@
 """What preflight asks SQLite: counts, keys, undecodable text, ties, other conditions."""
 
+import contextlib
+import random
 from pathlib import Path
 
 import apsw
@@ -124,3 +126,26 @@ def test_conditions_change_what_is_not_determined(tmp_path: Path) -> None:
         with open_seeded(path, seed=seed) as session:
             draws.append(session.run("SELECT random(), hex(randomblob(4))").rows)
     assert draws[0] == draws[1] != draws[2]
+
+
+def test_orphans_are_sqlites_own_for_any_affinity() -> None:
+    rng = random.Random(7)
+    kinds = ("INTEGER", "TEXT", "REAL", "BLOB", "NUMERIC", "", "TEXT COLLATE NOCASE", "INT")
+    values = ("1", "'1'", "'01'", "1.0", "'a'", "'A'", "x'61'", "NULL", "2", "'2.0'", "1e3")
+    found = 0
+    for _ in range(400):
+        connection = apsw.Connection(":memory:")
+        x, y, u, v = rng.choices(kinds, k=4)
+        rowid = rng.choice(("", "WITHOUT ROWID"))
+        connection.execute(
+            f"CREATE TABLE p(x {x}, y {y}, PRIMARY KEY (x, y)) {rowid};"
+            f"CREATE TABLE c(u {u}, v {v}, FOREIGN KEY (u, v) REFERENCES p)"
+        )
+        for table in "ppppppcccccccc":
+            with contextlib.suppress(apsw.Error):  # NOT NULL and UNIQUE keys refuse some
+                row = ", ".join(rng.choices(values, k=2))
+                connection.execute(f"INSERT INTO {table} VALUES ({row})")
+        theirs = connection.execute("PRAGMA foreign_key_check").fetchall()
+        assert count_violations(connection) == len(theirs)
+        found += len(theirs)
+    assert found > 1000
