@@ -59,6 +59,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """Columns whose largest or smallest values show: ranks, MAX, MIN."""
     counted: str = ""
     """`asc` or `desc` where a COUNT decides a LIMIT or a rank, so fan-outs should not tie."""
+    counted_over: tuple[int, ...] = ()
+    """The occurrences of the (sub)query that counts."""
     shown: tuple[Site, ...] = ()
     """Columns of the outermost projection."""
 

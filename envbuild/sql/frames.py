@@ -110,6 +110,7 @@ class Draft:
     ordered: list[Extreme] = field(default_factory=list)
     extremes: list[Extreme] = field(default_factory=list)
     counted: str = ""
+    counted_over: tuple[int, ...] = ()
     shown: tuple[Site, ...] = ()
 
     def add(self, table: str) -> int:
@@ -131,7 +132,8 @@ class Draft:
         if left.kind == "rank":
             self.group = left.group
             (self.ordered if left.chance else self.extremes).extend(left.order)
-            self.counted = self.counted or left.counted
+            if left.counted and not self.counted:
+                self.counted, self.counted_over = left.counted, tuple(range(len(self.sources)))
         numbers = [side.value for side in right if isinstance(side.value, int | float)]
         if not numbers:
             return
@@ -171,5 +173,6 @@ class Draft:
             ordered=tuple(dict.fromkeys(self.ordered)),
             extremes=tuple(dict.fromkeys(self.extremes)),
             counted=self.counted,
+            counted_over=self.counted_over,
             shown=self.shown,
         )

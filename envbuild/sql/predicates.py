@@ -109,11 +109,12 @@ class _Walker(ConditionReader):
                 self.join(draft, mine.site, other.site)
 
     def select(self, node: exp.Select, draft: Draft, scope: Scope, outermost: bool) -> Relation:
-        scope = scope.child()
+        scope, start = scope.child(), len(draft.sources)
         if (from_ := node.args.get("from_")) is not None:
             self.source(from_.this, draft, scope)
         for join in node.args.get("joins") or ():
             self.join_source(join, draft, scope)
+        own = tuple(range(start, len(draft.sources)))
         if (where := node.args.get("where")) is not None:
             self.require(where.this, draft, scope)
         if (group := node.args.get("group")) is not None:
@@ -123,7 +124,7 @@ class _Walker(ConditionReader):
         if (having := node.args.get("having")) is not None:
             self.require(having.this, draft, scope, aliases=self.aliases(node))
         relation = self.projected(node, draft, scope)
-        self.order(node, draft, relation, outermost, scope)
+        self.order(node, draft, relation, outermost, scope, own)
         if outermost:
             draft.shown = tuple(o.site for o in relation.origins if o.site and not o.fold)
         return relation
@@ -170,6 +171,7 @@ class _Walker(ConditionReader):
         relation: Relation,
         outermost: bool,
         scope: Scope | None = None,
+        own: tuple[int, ...] = (),
     ) -> None:
         limit = node.args.get("limit")
         for found in relation.origins:
@@ -185,7 +187,8 @@ class _Walker(ConditionReader):
             if origin is MIXED and scope is not None:
                 origin = self.origin(key.this, scope)
             if origin.kind == "count":
-                draft.counted = draft.counted or ("desc" if descends(key) else "asc")
+                if not draft.counted:
+                    draft.counted, draft.counted_over = "desc" if descends(key) else "asc", own
             elif origin.site:
                 draft.ordered.append((origin.site, descends(key)))
 

@@ -21,7 +21,7 @@ from envbuild.signal.amplify.plan import plan_workspace
 from envbuild.signal.amplify.rows import RowMaker
 from envbuild.signal.amplify.scenario import Scene, Stage, open_scene
 from envbuild.signal.amplify.tables import Workspace
-from envbuild.signal.amplify.ties import rests_on_tie, tied_groups
+from envbuild.signal.amplify.ties import group_counts, rests_on_tie, tied_groups
 from envbuild.signal.amplify.watch import Watch
 from envbuild.sql.connect import open_writable_image
 from envbuild.sql.predicates import read_demand
@@ -31,6 +31,10 @@ RESTORE_TRIES = 3
 """Rounds of scenarios for golds that a whole group's rows have emptied."""
 FILL_STEPS = 4
 """Batches a table is filled in where filling it at once empties a gold."""
+LARGEST_GROUP = 12
+"""Rows of a group made to be the largest."""
+UNTIE_ROUNDS = 3
+"""Passes over all golds that look for ties."""
 UNTIE_TRIES = 4
 """Combinations tried to break a tie under a gold's LIMIT."""
 
@@ -106,7 +110,10 @@ class _Run:
             self._repair(group)
             if self.settings.guided:
                 self._guide(group)
-            self._untie(group)
+        # rows of a later group may tie what an earlier one rests on, and so may untying itself
+        for _ in range(UNTIE_ROUNDS):
+            if not self._untie(sqls):
+                break
 
     def _restored(self) -> bool:
         """True where no gold is emptied, if need be after playing what the emptied ones ask for."""
@@ -154,8 +161,16 @@ class _Run:
             self.stage.play(scene, soft=condition)
         if frame.optional:
             self.stage.play(scene, bare=True)
+        if frame.counted == "desc":
+            self._top_group(scene)
         if frame.shown:
             self.stage.group(scene, max(2, frame.siblings), duplicate=True)
+
+    def _top_group(self, scene: Scene) -> None:
+        """The largest group, of small values: the most rows are not the largest sum."""
+        counts = group_counts(scene, self.workspace.connection)
+        if counts:
+            self.stage.group(scene, min(counts[0][0] + 1, LARGEST_GROUP), weight=0.0)
 
     def _fill(self, name: str, target: int) -> None:
         table = self.workspace.tables[name]
@@ -181,23 +196,30 @@ class _Run:
                 guide.hunt(self.hunts[sql])
         self.rejected += guide.rejected
 
-    def _untie(self, group: Sequence[str]) -> None:
-        """More rows for the winning group of a gold that rests on a tie; kept where that helps."""
-        for sql in group:
+    def _untie(self, sqls: Sequence[str]) -> bool:
+        """More rows for the winning group of a gold that rests on a tie; kept where that helps.
+
+        True where a gold was untied.
+        """
+        untied = False
+        for sql in sqls:
             for _ in range(UNTIE_TRIES):
                 if not self.scenes[sql] or not rests_on_tie(sql, self.watch.run):
                     break
                 lengths = self.workspace.mark("untie")
                 scenes = self.scenes[sql]
                 for scene in scenes:
+                    over, weight = scene.frame.counted_over, float(scene.frame.counted == "asc")
                     for keys in tied_groups(scene, self.workspace.connection):
-                        self.stage.play(scene, keep=keys, reuse=0.0)
+                        self.stage.play(scene, keep=keys, only=over, reuse=0.0, weight=weight)
                 if not any(scene.frame.counted for scene in scenes):
                     self.stage.play(scenes[0], lead=True)
                 if rests_on_tie(sql, self.watch.run) or self.watch.emptied():
                     self.workspace.roll_back("untie", lengths)
                 else:
                     self.workspace.release("untie")
+                    untied = True
+        return untied
 
     def _opened(self, demand: Demand) -> list[Scene]:
         opened = [open_scene(frame, self.workspace, self.ranks) for frame in demand.frames]

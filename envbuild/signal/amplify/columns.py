@@ -13,6 +13,8 @@ SHARE_EXISTING, SHARE_LITERAL = 0.40, 0.35
 """How often a drawn value repeats one of the column, or a gold literal and its near misses."""
 UNIQUE_FROM = 10
 """Rows without a repeat from which any column counts as unique by observation."""
+LABELLED_COLUMNS = 3
+"""Most columns of a dictionary table: a key, its label, and perhaps one more."""
 _YEARS = (2018.0, 2024.0)
 
 
@@ -74,6 +76,8 @@ def plan_column(
     *,
     unique: bool,
     observed: bool,
+    label: bool,
+    reference: bool,
     rng: Random,
 ) -> ColumnPlan:
     """The plan of a column from the rows it has and the literals golds compare it with.
@@ -97,7 +101,8 @@ def plan_column(
         high=high,
         not_null=column.not_null,
         nulls=0.0 if column.not_null or column.primary_key else min(share, 0.25),
-        unique=unique or (observed and observed_unique(column.name, known)),
+        unique=unique
+        or (observed and observed_unique(column.name, known, label=label, reference=reference)),
         pattern=next((v for v in wanted if isinstance(v, str) and "%" not in v), ""),
     )
     for value in dict.fromkeys(wanted):
@@ -105,12 +110,22 @@ def plan_column(
     return plan
 
 
-def observed_unique(name: str, values: Sequence[Value]) -> bool:
-    """True where the rows show a column without repeats: ten of them, or two for a name."""
+def observed_unique(
+    name: str, values: Sequence[Value], *, label: bool = False, reference: bool = False
+) -> bool:
+    """True where the rows show a column without repeats: ten of them, or two of what names a row.
+
+    Names by their column's name, and the label of a dictionary table (`label`); a `reference` to
+    another table's row names that one, not its own.
+    """
     distinct = len(set(values))
     if distinct < len(values) or distinct < 2:
         return False
-    return distinct >= UNIQUE_FROM or NAME_LIKE.search(name) is not None
+    if distinct >= UNIQUE_FROM:
+        return True
+    if reference:
+        return False
+    return label or NAME_LIKE.search(name) is not None
 
 
 def _range(

@@ -6,8 +6,9 @@ from random import Random
 
 from envbuild.records.demand import Condition, Demand
 from envbuild.records.execution import Value
-from envbuild.records.schema import Schema
-from envbuild.signal.amplify.columns import ColumnPlan, plan_column
+from envbuild.records.schema import Column, Schema
+from envbuild.signal.amplify.columns import LABELLED_COLUMNS, ColumnPlan, plan_column
+from envbuild.signal.amplify.kinds import affinity_of
 from envbuild.signal.amplify.tables import Key, Link, TableRows, Workspace
 from envbuild.sql.connect import iter_rows
 from envbuild.sql.predicates import read_check
@@ -49,6 +50,12 @@ def _plan_table(
 ) -> None:
     single = {key.positions[0] for key in table.keys if len(key.positions) == 1}
     columns = [column for column in table.table.columns if not column.generated]
+    label = _label_of(columns)
+    references = {
+        (key.child.lower(), child.lower())
+        for key in schema.foreign_keys
+        for child in key.child_columns
+    }
     for position, column in enumerate(columns):
         place = (name, column.name.lower())
         plan = plan_column(
@@ -57,6 +64,8 @@ def _plan_table(
             literals.get(place, ()),
             unique=position in single,
             observed=observed,
+            label=position == label,
+            reference=place in references,
             rng=rng,
         )
         plan.spread = place in spread
@@ -73,6 +82,18 @@ def _plan_table(
         for clause in read_check(expression, table.table.name, schema):
             if len(clause) == 1 and len(clause[0]) == 1:
                 _restrict(table, clause[0][0])
+
+
+def _label_of(columns: Sequence[Column]) -> int | None:
+    """The position of a dictionary table's label: the one text column beside a key of its own."""
+    if len(columns) > LABELLED_COLUMNS or sum(c.primary_key > 0 for c in columns) != 1:
+        return None
+    texts = [
+        position
+        for position, column in enumerate(columns)
+        if not column.primary_key and affinity_of(column.type) == "text"
+    ]
+    return texts[0] if len(texts) == 1 else None
 
 
 def checks_of(ddl: str) -> list[str]:

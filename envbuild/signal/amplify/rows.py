@@ -3,15 +3,16 @@
 from random import Random
 
 from envbuild.records.execution import Value
-from envbuild.signal.amplify.kinds import stored
+from envbuild.signal.amplify.kinds import Kind, stored
 from envbuild.signal.amplify.tables import Cells, Key, Link, TableRows, Workspace
 
 TRIES = 6
 """Draws for one row before it is given up."""
 DEEPEST = 4
 """Parents made for the sake of a child, one above the other."""
-SKEW = 2.2
-"""Exponent of the draw among parents: few have many children, some have none."""
+CONTEST = 3
+"""Parents drawn for one reference, of which the most popular is taken: some have many children,
+the least popular third next to none."""
 LOOSE = 0.12
 """Share of values outside the other side of a join that no foreign key declares."""
 
@@ -170,4 +171,22 @@ class RowMaker:
                 chosen[position] = stored(value, table.plans[position].affinity)
 
     def _skewed(self, count: int) -> int:
-        return int(count * self.rng.random() ** SKEW)
+        """A row number; each has a popularity of its own, and the most popular of a few wins."""
+        drawn = [int(self.rng.random() * count) for _ in range(CONTEST)]
+        return max(drawn, key=_popularity)
+
+
+def _popularity(number: int) -> int:
+    return number * 2_654_435_761 % 4_294_967_296
+
+
+def weighted(table: TableRows, weight: float) -> Fixed:
+    """Values for the free numbers of a row: at `weight` of their range, 0 the smallest."""
+    linked = {p for link in table.links for p in link.positions} | table.keyed
+    numbers: Fixed = {}
+    for position, plan in enumerate(table.plans):
+        free = position not in linked and not (plan.unique or plan.spread or plan.allowed)
+        if free and plan.kind in (Kind.INTEGER, Kind.REAL):
+            value = plan.low + weight * (plan.high - plan.low)
+            numbers[position] = stored(round(value, 2), plan.affinity)
+    return numbers

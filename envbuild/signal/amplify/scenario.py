@@ -7,7 +7,7 @@ from random import Random
 from envbuild.records.demand import Condition, Frame, Site
 from envbuild.records.execution import Value
 from envbuild.signal.amplify.kinds import stored
-from envbuild.signal.amplify.rows import Fixed, RowMaker
+from envbuild.signal.amplify.rows import Fixed, RowMaker, weighted
 from envbuild.signal.amplify.satisfy import beyond, holds, negated, satisfying
 from envbuild.signal.amplify.tables import TableRows, Workspace
 
@@ -123,12 +123,16 @@ class Stage:
         lead: bool = False,
         reuse: float = REUSE,
         used: dict[int, int] | None = None,
+        only: tuple[int, ...] = (),
+        weight: float | None = None,
     ) -> Values | None:
         """The values of one played combination; None where the rules admit none.
 
         `keep` holds classes to given values, `miss` names a clause to miss, `soft` a condition
         to satisfy beside, `bare` leaves optional occurrences out, `lead` puts the combination
-        first in what a LIMIT, a rank, MAX or MIN looks at; `used` takes each occurrence's row.
+        first in what a LIMIT, a rank, MAX or MIN looks at; `used` takes each occurrence's row;
+        `only` plays these occurrences and no other, `weight` sets free numbers within their range
+        (0 the smallest, 1 the largest).
         """
         conditions = self._conditions(scene, miss, soft)
         values: Values = dict(keep or {})
@@ -147,8 +151,10 @@ class Stage:
         for occurrence in scene.order:
             if bare and occurrence in scene.frame.optional:
                 continue
+            if only and occurrence not in only:
+                continue
             self._relate(scene, occurrence, conditions, values)
-            row = self._row(scene, occurrence, values, conditions, used, reuse)
+            row = self._row(scene, occurrence, values, conditions, used, reuse, weight)
             if row is None:
                 return None
             used[occurrence] = row
@@ -166,10 +172,11 @@ class Stage:
         miss: int | None = None,
         keep: Values | None = None,
         lead: bool = False,
+        weight: float | None = None,
     ) -> Values | None:
         """Plays `count` combinations of a group; `duplicate` repeats the last row of the first."""
         used: dict[int, int] = {}
-        first = self.play(scene, miss=miss, keep=keep, lead=lead, used=used)
+        first = self.play(scene, miss=miss, keep=keep, lead=lead, used=used, weight=weight)
         if first is None:
             return None
         if duplicate:
@@ -180,7 +187,7 @@ class Stage:
         keys = {scene.class_of(site) for site in scene.frame.group}
         for _ in range(count - 1):
             kept = {key: value for key, value in first.items() if key in keys}
-            self.play(scene, keep=kept, miss=miss, reuse=0.0)
+            self.play(scene, keep=kept, miss=miss, reuse=0.0, weight=weight)
         return first
 
     def _conditions(
@@ -257,6 +264,7 @@ class Stage:
         conditions: list[Condition],
         used: dict[int, int],
         reuse: float,
+        weight: float | None,
     ) -> int | None:
         table = scene.tables[occurrence]
         fixed: Fixed = {}
@@ -278,6 +286,8 @@ class Stage:
                         return None
                     values[root] = cells[position]
             return holder
+        if weight is not None:
+            fixed = {**weighted(table, weight), **fixed}
         return self.maker.make(table, fixed)
 
     def _holder(self, table: TableRows, fixed: Fixed) -> int | None:

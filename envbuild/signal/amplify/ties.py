@@ -29,31 +29,44 @@ def tied_groups(scene: Scene, connection: Connection) -> list[Values]:
 
     All but the one that should win for `asc`, the winner alone for `desc`; empty without a tie.
     """
-    frame = scene.frame
-    keys = [site for site in frame.group if _named(scene, site)]
+    found = group_counts(scene, connection)
+    tied = [values for count, values in found if count == found[0][0]]
+    if len(tied) < 2:
+        return []
+    return tied[:1] if scene.frame.counted == "desc" else tied[1:]
+
+
+def group_counts(scene: Scene, connection: Connection) -> list[tuple[int, Values]]:
+    """Rows and key values of the groups a scene counts, in its order; the first few."""
+    frame, over = scene.frame, scene.frame.counted_over
+    keys = [site for site in frame.group if site[0] in over]
     if not frame.counted or not keys:
         return []
     listed = ", ".join(_named(scene, site) for site in keys)
     sources = ", ".join(
-        f"{quote_name(table.table.name)} AS t{number}" for number, table in enumerate(scene.tables)
+        f"{quote_name(scene.tables[number].table.name)} AS t{number}" for number in over
     )
-    tests = [f"{_named(scene, left)} = {_named(scene, right)}" for left, right in frame.same]
+    tests = [
+        f"{_named(scene, left)} = {_named(scene, right)}"
+        for left, right in frame.same
+        if left[0] in over and right[0] in over
+    ]
     bound: list[Value] = []
     for clause in frame.clauses:
         if len(clause) == 1 and len(clause[0]) == 1:
             condition = clause[0][0]
-            if condition.op in _PLAIN and not condition.form and condition.values:
+            known = condition.site[0] in over and condition.values and not condition.form
+            if condition.op in _PLAIN and known:
                 tests.append(f"{_named(scene, condition.site)} {condition.op} ?")
                 bound.append(condition.values[0])
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     order = f" GROUP BY {listed} ORDER BY count(*) {frame.counted}, {listed} LIMIT {MOST_TIED}"
     sql = f"SELECT count(*), {listed} FROM {sources}{where}{order}"
-    found = list(iter_rows(connection, sql, tuple(bound)))
-    tied = [row[1:] for row in found if row[0] == found[0][0]]
-    if len(tied) < 2:
-        return []
-    winners = tied[:1] if frame.counted == "desc" else tied[1:]
-    return [dict(zip(map(scene.class_of, keys), row, strict=True)) for row in winners]
+    roots = [scene.class_of(site) for site in keys]
+    return [
+        (row[0], dict(zip(roots, row[1:], strict=True)))
+        for row in iter_rows(connection, sql, tuple(bound))
+    ]
 
 
 def _named(scene: Scene, site: Site) -> str:
