@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from envbuild.buckets.edges import NAMES_OF_TWO_EDGES
-from envbuild.io.parquet import GROUP_ROWS, write_batches
+from envbuild.io.parquet import write_batches
 from envbuild.manifest.arrow_files import iter_batches
 from envbuild.manifest.layout import (
     GOLD_FILE,
@@ -23,6 +23,8 @@ from envbuild.manifest.layout import (
 from envbuild.manifest.make_part import PartCounts
 from envbuild.manifest.parts import Part
 
+GROUP_OF_ROWS = 32 * 1024
+"""A row names up to 128 tables: twice as many rows a group would take twice the memory."""
 GOLD_GROUP_ROWS = 4096
 VARIANT_GROUP_ROWS = 32
 GOLD_GROUP_BYTES = 16 * 1024 * 1024
@@ -50,12 +52,12 @@ class ManifestCounts(msgspec.Struct, frozen=True, kw_only=True):
 def write_manifest(out: Path, parts: list[Part]) -> None:
     """Writes manifest.parquet, gold.parquet and rejects.parquet from the parts' own files."""
     rows = (batch for part in parts for batch in iter_batches(part.file("rows")))
-    write_batches(out / ROWS_FILE, regroup(rows, rows=GROUP_ROWS), ROW_SCHEMA)
+    write_batches(out / ROWS_FILE, regroup(rows, rows=GROUP_OF_ROWS), ROW_SCHEMA)
     golds = (batch for part in parts for batch in iter_batches(part.file("golds")))
     grouped = regroup(golds, rows=GOLD_GROUP_ROWS, size=GOLD_GROUP_BYTES)
     write_batches(out / GOLD_FILE, grouped, GOLD_SCHEMA)
     rejects = (batch for part in parts for batch in iter_batches(part.file("rejects")))
-    write_batches(out / REJECTS_FILE, regroup(rejects, rows=GROUP_ROWS), REJECT_SCHEMA)
+    write_batches(out / REJECTS_FILE, regroup(rejects, rows=GROUP_OF_ROWS), REJECT_SCHEMA)
     if any(part.settings.variants for part in parts):
         made = (batch for part in parts for batch in iter_batches(part.file("variants")))
         grouped = regroup(made, rows=VARIANT_GROUP_ROWS, size=GOLD_GROUP_BYTES)
@@ -96,10 +98,7 @@ def _bucket_order(name: str) -> tuple[int, str]:
 def regroup(
     batches: Iterable[pa.RecordBatch], *, rows: int, size: int | None = None
 ) -> Iterator[pa.Table]:
-    """The same rows in tables of exactly `rows` (the last may have fewer), or of `size` bytes.
-
-    Row groups then hang on the rows alone, not on the parts they came in.
-    """
+    """The same rows in tables of `rows` (the last may have fewer), or of about `size` bytes."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for batch in batches:
@@ -114,10 +113,10 @@ def regroup(
             held_bytes += piece.nbytes
             start += step
             if held_rows == rows or (size is not None and held_bytes >= size):
-                yield pa.Table.from_batches(held).combine_chunks()
+                yield pa.Table.from_batches(held)
                 held, held_rows, held_bytes = [], 0, 0
     if held:
-        yield pa.Table.from_batches(held).combine_chunks()
+        yield pa.Table.from_batches(held)
 
 
 def _rows_within(batch: pa.RecordBatch, start: int, size: int) -> int:
