@@ -7,7 +7,8 @@ from statistics import median
 import msgspec
 
 from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, UNDETERMINED
-from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject, Draft, as_finding
+from envbuild.preflight.drafts import Draft, as_finding
+from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject
 from envbuild.records.execution import Limits
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.preflight import DatabaseHealth, GoldHealth

@@ -6,7 +6,8 @@ from envbuild.preflight import database_checks as on_database
 from envbuild.preflight import gold_checks as on_gold
 from envbuild.preflight import question_checks as on_questions
 from envbuild.preflight import undetermined_checks as on_determinacy
-from envbuild.preflight.subjects import DatabaseSubject, Draft, GoldSubject
+from envbuild.preflight.drafts import Draft
+from envbuild.preflight.subjects import DatabaseSubject, GoldSubject
 from envbuild.records.finding import Severity
 
 DatabaseCheck = Callable[[DatabaseSubject], Iterator[Draft]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from envbuild.preflight.subjects import Draft
+from envbuild.preflight.drafts import Draft
 from envbuild.records.corpus import Reject
 from envbuild.records.preflight import RowStatistics
 

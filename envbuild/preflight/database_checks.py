@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from envbuild.preflight.subjects import DatabaseSubject, Draft
+from envbuild.preflight.drafts import Draft
+from envbuild.preflight.subjects import DatabaseSubject
 from envbuild.sql.foreign_key_check import KeyState
 from envbuild.sql.undecodable import find_undecodable
 
@@ -98,7 +99,8 @@ def undecodable_text(database: DatabaseSubject) -> Iterator[Draft]:
     """Text cells that are not UTF-8: readers in Python fail on them or show something else."""
     if database.connection is None or database.given.decodable:
         return
-    for column in find_undecodable(database.connection):
+    filled = [table for table, rows in (database.given.row_counts or {}).items() if rows]
+    for column in find_undecodable(database.connection, filled):
         cells = plural(column.cells, "cell is", "cells are")
         yield database.finding(
             "undecodable_text",

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from envbuild.errors import GoldError
-from envbuild.preflight.subjects import Draft, GoldSubject
+from envbuild.preflight.drafts import Draft
+from envbuild.preflight.subjects import GoldSubject
 from envbuild.records.execution import Outcome, Row, Rows, Value
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.names import fold_name

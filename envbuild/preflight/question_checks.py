@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from envbuild.corpora.placeholder import is_placeholder
-from envbuild.preflight.subjects import DatabaseSubject, Draft
+from envbuild.preflight.drafts import Draft
+from envbuild.preflight.subjects import DatabaseSubject
 from envbuild.records.corpus import Question
 
 _SPACE = re.compile(r"\s+")

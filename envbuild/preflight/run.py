@@ -10,9 +10,9 @@ from envbuild.engine.fanout import run_shards
 from envbuild.preflight.check_database import CheckedDatabase, CheckShard, check_shard
 from envbuild.preflight.checks import SEVERITIES
 from envbuild.preflight.corpus_checks import few_rows, refused
+from envbuild.preflight.drafts import as_finding
 from envbuild.preflight.measure import MeasuredCorpus, measure_corpora
 from envbuild.preflight.shards import iter_shards
-from envbuild.preflight.subjects import as_finding
 from envbuild.preflight.summaries import (
     finding_order,
     summarize,

@@ -1,24 +1,41 @@
 """What a check looks at: one database, or one distinct gold query of it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from envbuild.preflight.drafts import Draft
+from envbuild.preflight.gold_sessions import GoldSessions
 from envbuild.records.corpus import DatabaseRow, Question, Reject
 from envbuild.records.execution import Limits, QueryResult
-from envbuild.records.finding import Finding, Severity
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
-from envbuild.sql.conditions import ClockedSession, open_reversed, open_seeded
+from envbuild.sql.conditions import INSTANTS
 from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.executor import Session
 from envbuild.sql.foreign_key_check import KeyCheck, check_foreign_keys
+from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.verdicts import equal_bag
 
-EXAMPLE_CHARACTERS = 300
-"""An example longer than this is cut, and says so with an ellipsis."""
+CLOCK_WORDS = frozenset(
+    (
+        *("date", "time", "datetime", "julianday", "unixepoch", "strftime", "timediff"),
+        *("current_date", "current_time", "current_timestamp"),
+    )
+)
+RANDOM_WORDS = frozenset(("random", "randomblob"))
+
+
+class ClockEffect(NamedTuple):
+    """What the clock does to a query's result."""
+
+    read: bool
+    """The query asks for the time."""
+    moved_at: str
+    """An instant at which the result is another one than at the first; empty where none is."""
 
 
 class DatabaseInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +87,7 @@ class DatabaseSubject:
 
     def finding(
         self, code: str, message: str, *, table: str = "", count: int = 1, example: str = ""
-    ) -> "Draft":
+    ) -> Draft:
         """A finding about this database, still without a severity."""
         return Draft(
             corpus=self.given.corpus,
@@ -100,7 +117,33 @@ class GoldSubject:
         self.questions = questions
         self.result: QueryResult = database.sessions.plain.run(sql)
 
-    def finding(self, code: str, message: str, *, example: str = "") -> "Draft":
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The bare words of the query, in lower case: keywords, functions, unquoted names."""
+        folded = self.sql.lower()
+        return frozenset(
+            folded[start:end] for kind, start, end in iter_code(folded) if kind is Kind.WORD
+        )
+
+    @cached_property
+    def clock_effect(self) -> ClockEffect:
+        """Whether the query reads the clock, and whether its result follows it."""
+        if not (self.result.ok and self.words & CLOCK_WORDS):
+            return ClockEffect(False, "")
+        clocked = self.database.sessions.clocked
+        first = clocked.run_at(INSTANTS[0], self.sql)
+        if not clocked.read_clock:
+            return ClockEffect(False, "")
+        later = (at for at in INSTANTS[1:] if differ(first, clocked.run_at(at, self.sql)))
+        return ClockEffect(True, next(later, ""))
+
+    @property
+    def repeats(self) -> bool:
+        """True where neither chance nor the clock keeps a second run from the same result."""
+        chancy = self.words & RANDOM_WORDS
+        return self.result.ok and not chancy and not self.clock_effect.moved_at
+
+    def finding(self, code: str, message: str, *, example: str = "") -> Draft:
         """A finding about this gold, whoever asks it."""
         return Draft(
             corpus=self.database.given.corpus,
@@ -110,7 +153,7 @@ class GoldSubject:
             example=example or self.sql,
         )
 
-    def for_each_question(self, draft: "Draft") -> "Iterator[Draft]":
+    def for_each_question(self, draft: Draft) -> Iterator[Draft]:
         """The finding once for every question that shares the gold; its count is their phrasings.
 
         Whoever looks a question up must find what is wrong with its gold.
@@ -120,77 +163,6 @@ class GoldSubject:
             yield msgspec.structs.replace(draft, question_id=question_id, count=count)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding whose severity the table of codes decides."""
-
-    corpus: str
-    code: str
-    message: str
-    db_id: str = ""
-    table: str = ""
-    question_id: str = ""
-    count: int = 1
-    example: str = ""
-    severity: Severity | None = None
-    """Instead of the code's own."""
-
-    def as_note(self) -> "Draft":
-        """The same, but only a note."""
-        return msgspec.structs.replace(self, severity=Severity.NOTE)
-
-
-class GoldSessions:
-    """The sessions a gold query may be run on, each opened when first asked for."""
-
-    def __init__(self, path: Path, limits: Limits) -> None:
-        self._path, self._limits = path, limits
-        self._closers: list[Callable[[], None]] = []
-
-    @cached_property
-    def plain(self) -> Session:
-        """The database as it is."""
-        return self._kept(Session.open_file(self._path, limits=self._limits))
-
-    @cached_property
-    def backwards(self) -> Session:
-        """Unordered scans walk from the other end."""
-        return self._kept(open_reversed(self._path, limits=self._limits))
-
-    @cached_property
-    def clocked(self) -> ClockedSession:
-        """The clock stands where it is told to."""
-        session = ClockedSession(self._path, limits=self._limits)
-        self._closers.append(session.close)
-        return session
-
-    def run_seeded(self, sql: str, seed: int) -> QueryResult:
-        """The result when random() follows from `seed`."""
-        with open_seeded(self._path, seed=seed, limits=self._limits) as session:
-            return session.run(sql)
-
-    def close(self) -> None:
-        """Closes whatever was opened."""
-        while self._closers:
-            self._closers.pop()()
-
-    def _kept(self, session: Session) -> Session:
-        self._closers.append(session.close)
-        return session
-
-
-def as_finding(draft: Draft, severity: Severity) -> Finding:
-    """The draft with its severity, its example cut to a readable length."""
-    example = " ".join(draft.example.split())
-    if len(example) > EXAMPLE_CHARACTERS:
-        example = example[: EXAMPLE_CHARACTERS - 1] + "…"
-    return Finding(
-        corpus=draft.corpus,
-        code=draft.code,
-        severity=severity,
-        db_id=draft.db_id,
-        table=draft.table,
-        question_id=draft.question_id,
-        count=draft.count,
-        message=draft.message,
-        example=example,
-    )
+def differ(one: QueryResult, other: QueryResult) -> bool:
+    """True where both ran to their end and gave different multisets of rows."""
+    return one.ok and other.ok and not equal_bag(other.rows, one.rows)

@@ -5,7 +5,7 @@ block of rows is concatenated by SQLite and decoded at once; only a column that 
 cell by cell.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import apsw
 import msgspec
@@ -26,16 +26,19 @@ class UndecodableColumn(msgspec.Struct, frozen=True, kw_only=True):
     """The first such cell's bytes, hexadecimal, at most 32 of them."""
 
 
-def find_undecodable(connection: apsw.Connection) -> list[UndecodableColumn]:
+def find_undecodable(
+    connection: apsw.Connection, tables: Iterable[str] | None = None
+) -> list[UndecodableColumn]:
     """The columns with undecodable text, in declared order; none in a UTF-16 database.
 
+    `tables` are the ones to look at (those that hold rows); every ordinary table where it is None.
     SQLite itself converts UTF-16, so what arrives always decodes.
     """
     ((encoding,),) = iter_rows(connection, "PRAGMA encoding")
     if encoding != "UTF-8":
         return []
     found = []
-    for table in ordinary_tables(connection):
+    for table in ordinary_tables(connection) if tables is None else tables:
         columns = _columns(connection, table)
         if not _decodes(connection, table, columns):
             found += [
