@@ -11,7 +11,7 @@ Here episodes and rewards meet; trainers, servers and the terminal only translat
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from envbuild.episode.running import QWEN
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.views import ViewCache
-from envbuild.errors import ConfigurationError, StateError
+from envbuild.errors import StateError
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, Task, TextRequest
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.reward import RewardBreakdown, RewardSettings
 from envbuild.reward.score import Variant, score_answer
+from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import DEFAULT_LIMITS
 
 DEFAULT_REWARD = RewardSettings()
@@ -65,9 +66,7 @@ class Environment:
         limits: Limits = DEFAULT_LIMITS,
         seed: int = 0,
         views: ViewCache | None = None,
-        variant_path: Callable[[ManifestRow, str], Path] | None = None,
     ) -> None:
-        """`variant_path` gives the database file of a row's hidden variant."""
         self.manifest = manifest
         self.settings = settings
         self.reward_settings = reward
@@ -76,7 +75,8 @@ class Environment:
         self.limits = limits
         self.seed = seed
         self.views = views or ViewCache()
-        self.variant_path = variant_path
+        self._variant_store = VariantStore(manifest.root)
+        self._judging = threading.Lock()
         self._reading = threading.Lock()
         self._current: TextEpisode | None = None
 
@@ -131,16 +131,14 @@ class Environment:
         does not hold the episode's row.
         """
         row = self.row(episode.row_id)
-        with ExitStack() as opened:
-            database = self._open_view(row)
-            opened.callback(database.close)
+        with closing(self._open_view(row)) as database, self._judging_on(row):
             breakdown = score_answer(
                 episode.sql,
                 session=database.session,
                 gold=self.gold(row),
                 schema=database.schema.schema,
                 settings=self.reward_settings,
-                variants=self._open_variants(row, opened),
+                variants=self._variants(row),
             )
         return msgspec.structs.replace(
             breakdown, episode_id=episode.episode_id, row_id=episode.row_id
@@ -221,22 +219,19 @@ class Environment:
             limits=self.limits,
         )
 
-    def _open_variants(self, row: ManifestRow, opened: ExitStack) -> list[Variant]:
-        """The row's hidden variants, opened; none at evaluation, which has its own databases."""
-        if not row.variants or self.settings.evaluation:
+    def _judging_on(self, row: ManifestRow) -> AbstractContextManager[object]:
+        """Held while hidden variants are used: their sessions are shared."""
+        return self._judging if row.variants else nullcontext()
+
+    def _variants(self, row: ManifestRow) -> list[Variant]:
+        """The row's hidden variants; none at evaluation, which has databases of its own."""
+        if self.settings.evaluation:
             return []
-        if self.variant_path is None:
-            raise ConfigurationError(
-                f"row {row.row_id} is scored on hidden variants ({', '.join(row.variants)}): "
-                "open the environment with variant_path"
-            )
-        variants = []
-        for name in row.variants:
-            path = self.variant_path(row, name)
-            database = self.views.open(path, row.tables, limits=self.limits)
-            opened.callback(database.close)
-            variants.append(Variant(database.session, self.gold(row, name)))
-        return variants
+        visible = self.manifest.database_path(row)
+        return [
+            Variant(self._variant_store.session(name, visible), self.gold(row, name))
+            for name in row.variants
+        ]
 
 
 def _task(row: ManifestRow) -> Task:

@@ -6,16 +6,23 @@ import msgspec
 
 
 class EndedBy(StrEnum):
-    """Why an episode ended."""
+    """Why an episode ended; `answer_source` says where its answer came from."""
 
     SUBMIT_SQL = "submit_sql"
     FINAL_TURN = "final_turn"
+    """The tool turns were used up, and the final turn gave SQL."""
     FALLBACK = "fallback_to_last_working_query"
+    """The final turn gave no SQL that runs, however it was reached, and an earlier query had."""
     QUERY_ERROR_CAP = "query_error_cap"
+    """Failing queries ended exploration; the answer is the final turn's, if it gave one."""
     TOKEN_BUDGET = "token_budget"
+    """No tokens were left to ask for more; the answer is the last working query, if any."""
     CALL_BUDGET = "call_budget"
+    """Spent calls ended exploration; the answer is the final turn's, if it gave one."""
     NO_ANSWER = "no_answer"
+    """The tool turns were used up, the final turn gave no SQL, and no query had worked."""
     POLICY_ERROR = "policy_error"
+    """The policy could not go on (a server that fails, a person who leaves); no answer."""
 
 
 class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
