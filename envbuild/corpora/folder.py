@@ -10,16 +10,27 @@ from typing import Any
 
 import msgspec
 
+from envbuild.corpora.folder_files import (
+    INDEX_FILE,
+    INDEX_FORMAT,
+    PARTS_FOLDER,
+    SQLITE_ENDINGS,
+)
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import iter_records, read_records
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
-INDEX_FILE = "corpus.json"
-"""Written last: its presence means that the corpus is whole."""
-INDEX_FORMAT = "envbuild.corpus/1"
-PARTS_FOLDER = ".parts"
-"""What a materialize that has not ended keeps in the corpus folder."""
-SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
+__all__ = [
+    "INDEX_FILE",
+    "INDEX_FORMAT",
+    "NOT_MEASURED",
+    "PARTS_FOLDER",
+    "SQLITE_ENDINGS",
+    "CorpusFolder",
+    "open_corpora",
+    "sqlite_files",
+]
+
 NOT_MEASURED = -1
 """A count nobody has taken yet: databases of a plain folder have no catalogue."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.corpora.folder import SQLITE_ENDINGS
+from envbuild.corpora.folder_files import SQLITE_ENDINGS
 from envbuild.io.json_stream import iter_json
 from envbuild.records.corpus import DatabaseRecord, Reject
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from envbuild.corpora.folder import PARTS_FOLDER
+from envbuild.corpora.folder_files import PARTS_FOLDER
 from envbuild.corpora.source import Source
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import arrow_schema, columns_of, write_batches

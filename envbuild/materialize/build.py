@@ -13,7 +13,7 @@ from envbuild.materialize.ready import take_ready_file
 from envbuild.materialize.rows import TableLoad, unknown_table
 from envbuild.materialize.sequences import SEQUENCE_TABLE, restore_sequences
 from envbuild.records.corpus import DatabaseRecord, Reject
-from envbuild.schema.read import read_schema
+from envbuild.schema.read import read_tables
 from envbuild.sql.connect import Connection
 from envbuild.sql.names import fold_name
 from envbuild.sql.new_database import finish, open_new
@@ -53,8 +53,8 @@ def _from_payload(record: DatabaseRecord, path: Path) -> Built:
     connection = open_new(path)
     try:
         ddl.create(connection)
-        schema = read_schema(connection)
-        loads = {fold_name(table.name): TableLoad(table) for table in schema.tables}
+        tables = read_tables(connection)
+        loads = {fold_name(table.name): TableLoad(table) for table in tables}
         unknown = list(_load_tables(connection, record, loads))
         ddl.create_triggers(connection)
         stored = count_table_rows(connection) if ddl.wrote_rows else {}
@@ -67,7 +67,7 @@ def _from_payload(record: DatabaseRecord, path: Path) -> Built:
             )
             for load in loads.values()
         }
-        tables = table_rows(connection, schema, counts, db_id=record.db_id)
+        catalogued = table_rows(connection, tables, counts, db_id=record.db_id)
         finish(connection)
     finally:
         connection.close()
@@ -75,14 +75,14 @@ def _from_payload(record: DatabaseRecord, path: Path) -> Built:
     for load in loads.values():
         rejects += load.rejects
     database = database_row(
-        tables,
+        catalogued,
         db_id=record.db_id,
         split=record.split,
         unknown_rows=len(unknown),
         ddl_statements=ddl.statements,
         ddl_refused=ddl.refused,
     )
-    return Built(database=database, tables=tables, rejects=tuple(rejects))
+    return Built(database=database, tables=catalogued, rejects=tuple(rejects))
 
 
 def _load_tables(

@@ -1,14 +1,14 @@
 """A finished database as the catalogue's rows: its tables, keys and counts (CONTRACT 2)."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from envbuild.records.corpus import DatabaseRow, Reject, TableRow
-from envbuild.records.schema import Schema
+from envbuild.records.schema import Table
+from envbuild.schema.read import count_declared_keys
 from envbuild.sql.connect import Connection
-from envbuild.sql.foreign_key_check import check_foreign_keys
+from envbuild.sql.foreign_key_check import orphans_by_table
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,14 +32,15 @@ class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table_rows(
-    connection: Connection, schema: Schema, counts: Mapping[str, TableCounts], *, db_id: str
+    connection: Connection,
+    tables: Sequence[Table],
+    counts: Mapping[str, TableCounts],
+    *,
+    db_id: str,
 ) -> tuple[TableRow, ...]:
     """One row a table, in declared order; foreign-key violations are counted here."""
-    keys = Counter(edge.child for edge in schema.foreign_keys)
-    keys.update(missing.child for missing in schema.missing_parents)
-    violations: Counter[str] = Counter()
-    for check in check_foreign_keys(connection) if keys else ():
-        violations[check.child] += check.orphans
+    keys = count_declared_keys(connection)
+    violations = orphans_by_table(connection) if keys else {}
     return tuple(
         TableRow(
             corpus="",
@@ -51,11 +52,11 @@ def table_rows(
             rows_stored=counts[table.name].offered - counts[table.name].refused,
             rows_refused=counts[table.name].refused,
             primary_key=table.primary_key,
-            foreign_keys=keys[table.name],
-            fk_violations=violations[table.name],
+            foreign_keys=keys.get(table.name, 0),
+            fk_violations=violations.get(table.name, 0),
             undecodable_cells=counts[table.name].undecodable,
         )
-        for table in schema.tables
+        for table in tables
     )
 
 

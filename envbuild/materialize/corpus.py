@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from envbuild import __version__
-from envbuild.corpora.folder import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
+from envbuild.corpora.folder_files import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
 from envbuild.corpora.source import Source
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import ConfigurationError

@@ -8,7 +8,7 @@ from envbuild.errors import CorpusError
 from envbuild.io.files import atomic_path, writing
 from envbuild.materialize.catalogue import Built, TableCounts, database_row, table_rows
 from envbuild.records.corpus import DatabaseRecord
-from envbuild.schema.read import read_schema
+from envbuild.schema.read import read_tables
 from envbuild.sql.connect import Connection
 from envbuild.sql.ready_file import fold_in_log, open_ready, put_out_of_wal_mode
 from envbuild.sql.row_counts import count_table_rows
@@ -41,7 +41,7 @@ def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
 
 
 def _catalogue(connection: Connection, record: DatabaseRecord) -> Built:
-    schema = read_schema(connection)
+    tables = read_tables(connection)
     rows = count_table_rows(connection)
     undecodable: dict[str, int] = {}
     for found in find_undecodable(connection):
@@ -52,11 +52,11 @@ def _catalogue(connection: Connection, record: DatabaseRecord) -> Built:
             offered=rows[table.name],
             undecodable=undecodable.get(table.name, 0),
         )
-        for table in schema.tables
+        for table in tables
     }
-    tables = table_rows(connection, schema, counts, db_id=record.db_id)
+    catalogued = table_rows(connection, tables, counts, db_id=record.db_id)
     return Built(
-        database=database_row(tables, db_id=record.db_id, split=record.split), tables=tables
+        database=database_row(catalogued, db_id=record.db_id, split=record.split), tables=catalogued
     )
 
 

@@ -1,8 +1,8 @@
 """One table's payload rows into the table: fast where they are plain, exact where they are not."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import chain, groupby
+from functools import cached_property, partial
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -10,7 +10,7 @@ from envbuild.materialize.cells import PLAIN_TYPES, bindable
 from envbuild.materialize.payload import PayloadTable, UndecodableText
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Row
-from envbuild.records.schema import Table
+from envbuild.records.schema import Column, Table
 from envbuild.sql.connect import Connection
 from envbuild.sql.insert import insert_rows, insert_sql
 from envbuild.sql.names import fold_name
@@ -30,7 +30,11 @@ class TableLoad:
         """Text cells stored that are not UTF-8."""
         self.rejects: list[Reject] = []
         self._loaded = [c for c in table.columns if not c.generated]
-        self._by_name = {fold_name(c.name): c for c in table.columns}
+        self._loadable = {c.name for c in self._loaded}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {fold_name(column.name): column for column in self.table.columns}
 
     def load(self, connection: Connection, given: PayloadTable) -> None:
         """Inserts what the table takes. Raises OSError for a full disk."""
@@ -51,19 +55,23 @@ class TableLoad:
                     self._refuse(position, "row_not_object", f"a row is a {type(row).__name__}")
 
     def _load_plainly(self, connection: Connection, rows: list[Any]) -> bool:
-        """The common case in one sweep: objects of the same keys, every cell plain."""
+        """The common case in one sweep: objects of the same keys, the first one's cells plain.
+
+        A later cell that is not plain cannot be bound, and is mended then.
+        """
         first = rows[0]
         if type(first) is not dict or not first or set(map(type, rows)) != {dict}:
             return False
-        if set(map(len, rows)) != {len(first)} or not self._all_loadable(first):
+        if not PLAIN_TYPES.issuperset(map(type, first.values())):
+            return False
+        exact = self._loadable.issuperset(first)
+        if set(map(len, rows)) != {len(first)} or not (exact or self._all_loadable(first)):
             return False
         try:
             values = list(map(_pick(list(first)), rows))
         except KeyError:
             return False
-        if not PLAIN_TYPES.issuperset(map(type, chain.from_iterable(values))):
-            return False
-        names = [self._by_name[fold_name(key)].name for key in first]
+        names = list(first) if exact else [self._by_name[fold_name(k)].name for k in first]
         self._insert(connection, names, values, range(len(rows)))
         return True
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.corpora.folder import PARTS_FOLDER
+from envbuild.corpora.folder_files import PARTS_FOLDER
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
 from envbuild.errors import CorpusError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from envbuild.records.schema import Column, ForeignKey, MissingParent, Schema, Table
-from envbuild.sql.connect import Connection
+from envbuild.sql.connect import Connection, iter_rows
 from envbuild.sql.names import declared_spelling, fold_name
 
 _KINDS = "SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = 'main'"
@@ -17,6 +17,10 @@ _KEYS = r"""
 SELECT s.name, k.id, k."table", k."from", k."to"
 FROM sqlite_schema AS s CROSS JOIN pragma_foreign_key_list(s.name) AS k
 WHERE s.type = 'table' ORDER BY s.rowid, k.id, k.seq"""
+_KEY_COUNTS = """
+SELECT s.name, count(DISTINCT k.id)
+FROM sqlite_schema AS s CROSS JOIN pragma_foreign_key_list(s.name) AS k
+WHERE s.type = 'table' GROUP BY s.name"""
 _VIEWS = "SELECT name, sql FROM sqlite_schema WHERE type = 'view' ORDER BY rowid"
 _GENERATED = (2, 3)
 """`hidden` of a virtual and of a stored generated column."""
@@ -28,11 +32,7 @@ def read_schema(connection: Connection) -> Schema:
     Virtual tables, their shadow tables and SQLite's own are left out. Raises apsw.Error where the
     file is no database.
     """
-    ordinary = {
-        name: (bool(without_rowid), bool(strict))
-        for name, kind, without_rowid, strict in connection.execute(_KINDS)
-        if kind == "table"
-    }
+    ordinary = _ordinary(connection)
     tables = tuple(_tables(connection, ordinary))
     views = list(connection.execute(_VIEWS))
     edges, missing = _edges(connection, {fold_name(t.name): t for t in tables}, ordinary)
@@ -43,6 +43,25 @@ def read_schema(connection: Connection) -> Schema:
         views=tuple(name for name, _ in views),
         view_sql=tuple(sql for _, sql in views),
     )
+
+
+def read_tables(connection: Connection) -> tuple[Table, ...]:
+    """The tables of `read_schema` without the edges among them, for half its cost."""
+    return tuple(_tables(connection, _ordinary(connection)))
+
+
+def count_declared_keys(connection: Connection) -> dict[str, int]:
+    """Table -> how many foreign keys it declares, resolved or not; tables without any left out."""
+    counts: dict[str, int] = dict(iter_rows(connection, _KEY_COUNTS))
+    return counts
+
+
+def _ordinary(connection: Connection) -> dict[str, tuple[bool, bool]]:
+    return {
+        name: (bool(without_rowid), bool(strict))
+        for name, kind, without_rowid, strict in connection.execute(_KINDS)
+        if kind == "table"
+    }
 
 
 def _tables(connection: Connection, ordinary: dict[str, tuple[bool, bool]]) -> Iterator[Table]:
@@ -81,11 +100,17 @@ def _edges(
         if child in ordinary:
             declared[child, key].append((parent, source, target))
     edges, missing = set(), set()
+    spellings: dict[str, dict[str, str]] = {}
     for (child, _), pairs in declared.items():
         named = pairs[0][0]
         sources = tuple(source for _, source, _ in pairs)
         parent = _find_table(named, tables)
-        targets = _targets(parent, [target for _, _, target in pairs]) if parent else None
+        targets = None
+        if parent:
+            if parent.name not in spellings:
+                spellings[parent.name] = declared_spelling(c.name for c in parent.columns)
+            named_targets = [target for _, _, target in pairs]
+            targets = _targets(parent, named_targets, spellings[parent.name])
         if parent is None or targets is None:
             missing.add(MissingParent(child=child, child_columns=sources, parent=named))
         else:
@@ -106,11 +131,12 @@ def _find_table(name: str, tables: dict[str, Table]) -> Table | None:
     return tables.get(folded) or tables.get(folded.rpartition(".")[2])
 
 
-def _targets(parent: Table, named: list[str | None]) -> tuple[str, ...] | None:
+def _targets(
+    parent: Table, named: list[str | None], spelling: dict[str, str]
+) -> tuple[str, ...] | None:
     """The parent's columns in declared spelling; its primary key where none is named."""
     if named[0] is None:
         key = parent.primary_key
         return key if len(key) == len(named) else None
-    spelling = declared_spelling(column.name for column in parent.columns)
     found = [spelling.get(fold_name(name or "")) for name in named]
     return None if None in found else tuple(name for name in found if name is not None)

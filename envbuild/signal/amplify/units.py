@@ -112,7 +112,7 @@ def _catalogued(entry: Entry, path: Path, growth: Growth) -> Outcome:
                 refused=before.rows_refused if before else 0,
                 undecodable=before.undecodable_cells if before else 0,
             )
-        tables = table_rows(connection, schema, counts, db_id=entry.database.db_id)
+        tables = table_rows(connection, schema.tables, counts, db_id=entry.database.db_id)
     finally:
         connection.close()
     summed = database_row(tables, db_id=entry.database.db_id, split=entry.database.split)
