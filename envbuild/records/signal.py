@@ -15,7 +15,7 @@ class SignalScore(msgspec.Struct, frozen=True, kw_only=True):
     presumed_equivalent: int = 0
     """Never told apart by at least 4 variants with a non-empty gold."""
     unknown: int = 0
-    """Alive without such evidence; counted against."""
+    """Alive, told apart by no variant, and fewer than four variants could: counted against."""
     signal_low: float | None
     """killed / mutants; None where the gold cannot be scored."""
     signal_high: float | None

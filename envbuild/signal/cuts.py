@@ -4,7 +4,8 @@
 Values are copied inside SQLite, so bytes that are no UTF-8 stay as they are.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from random import Random
 
@@ -16,10 +17,15 @@ from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection, open_private, open_read_only, quote_name, read_only_uri
 
 MODES = ("fk", "naive")
-MOST_TRIES = 5_000
-"""Rows of one large table looked at before it stays shorter than asked."""
-SMALL_TABLE = 200_000
-"""Up to this span of rowids all rows of a table are looked at."""
+FEWEST_TRIES, TRIES_A_ROW = 300, 10
+"""Rows of a table looked at before it stays shorter than asked."""
+SMALL_TABLE = 20_000
+"""Up to this span of rowids all rows of a table are candidates."""
+
+_AFTER_ROWS = (
+    "SELECT type, tbl_name, sql FROM source.sqlite_schema WHERE sql IS NOT NULL "
+    "AND type IN ('index', 'view', 'trigger') ORDER BY rowid"
+)
 
 Key = tuple[object, ...]
 """What names a row: its rowid, or its primary key in a table without one."""
@@ -32,17 +38,24 @@ def cut_database(source: Path, out: Path, rows: int, *, mode: str = "fk", seed: 
     write_bytes(out, cut_image(source, rows, mode=mode, seed=seed))
 
 
-def cut_image(source: Path, rows: int, *, mode: str = "fk", seed: int = 0) -> bytes:
+def cut_image(
+    source: Path,
+    rows: int,
+    *,
+    mode: str = "fk",
+    seed: int = 0,
+    only: Collection[str] | None = None,
+) -> bytes:
     """The cut as a serialized database; the same bytes for the same source, rows, mode and seed.
 
-    Indexes, views and triggers are kept; virtual tables are not. Raises UnknownNameError for
-    another mode.
+    Indexes, views and triggers are kept; virtual tables are not, nor tables outside `only`. Raises
+    UnknownNameError for another mode.
     """
     if mode not in MODES:
         raise UnknownNameError("cut", mode, MODES)
     reader = open_read_only(source)
     try:
-        schema = read_schema(reader)
+        schema = _narrowed(read_schema(reader), only)
         if mode == "fk":
             chosen = _FkCut(reader, schema, rows=rows, seed=seed).choose()
         else:
@@ -59,60 +72,90 @@ class _FkCut:
         self.reader, self.schema, self.rows, self.seed = reader, schema, rows, seed
         self.tables = {table.name: table for table in schema.tables}
         self.chosen: Chosen = {table.name: {} for table in schema.tables}
-        self.parents: dict[str, list[ForeignKey]] = {table.name: [] for table in schema.tables}
-        for key in schema.foreign_keys:
-            self.parents[key.child].append(key)
+        self.tries = max(FEWEST_TRIES, TRIES_A_ROW * rows)
+        self.parents: dict[str, list[tuple[ForeignKey, str]]] = {name: [] for name in self.tables}
+        for edge in schema.foreign_keys:
+            sql = (
+                f"SELECT {_keys('p', self.tables[edge.parent])} FROM {_joined(edge)} "
+                f"WHERE {_is_key('c', self.tables[edge.child])} LIMIT 1"
+            )
+            self.parents[edge.child].append((edge, sql))
 
     def choose(self) -> Chosen:
         """The chosen rows' keys, no table with more than asked."""
         for table in children_first(self.schema):
-            for key in self._candidates(self.tables[table]):
-                if len(self.chosen[table]) >= self.rows:
-                    break
-                if (family := self._family(table, key)) is not None:
-                    for member, own_key in family:
-                        self.chosen[member][own_key] = None
+            chance = derived_random(self.seed, table, "cut")
+            # rows that point at chosen parents first, then any
+            for find in self._near, self._any:
+                if len(self.chosen[table]) < self.rows:
+                    self._take(table, find(self.tables[table], chance), chance)
         return self.chosen
 
-    def _candidates(self, table: Table) -> Iterator[Key]:
-        """Rows that point at chosen parents first, then any; each group shuffled by the seed."""
-        chance = derived_random(self.seed, table.name, "cut")
+    def _take(self, table: str, keys: set[Key], chance: Random) -> None:
+        order = sorted(keys, key=_key_order)
+        chance.shuffle(order)
+        for key in order[: self.tries]:
+            if (family := self._family(table, key)) is not None:
+                for member, own_key in family:
+                    self.chosen[member][own_key] = None
+            if len(self.chosen[table]) >= self.rows:
+                return
+
+    def _near(self, table: Table, chance: Random) -> set[Key]:
         near: set[Key] = set()
-        for edge in self.parents[table.name]:
+        for edge, _ in self.parents[table.name]:
             if edge.parent != table.name and (chosen := self.chosen[edge.parent]):
                 names = _keys("p", self.tables[edge.parent])
                 one = f"({', '.join('?' * len(next(iter(chosen))))})"
                 sql = (
                     f"SELECT {_keys('c', table)} FROM {_joined(edge)} "
                     f"WHERE ({names}) IN (VALUES {', '.join([one] * len(chosen))}) "
-                    f"LIMIT {MOST_TRIES}"
+                    f"LIMIT {4 * self.tries}"
                 )
                 near.update(self.reader.execute(sql, [part for key in chosen for part in key]))
-        for group in near, _some_keys(self.reader, table, chance):
-            order = sorted(group, key=_key_order)
-            chance.shuffle(order)
-            yield from order
+        return near
+
+    def _any(self, table: Table, chance: Random) -> set[Key]:
+        """Every key of a small table; of a large one, those at so many random places."""
+        keys, name = _keys("t", table), quote_name(table.name)
+        if not table.without_rowid:
+            span = f"SELECT min({keys}), max({keys}) FROM {name} AS t"
+            low, high = next(iter(self.reader.execute(span)))
+            if low is not None and high - low > SMALL_TABLE:
+                sql = f"SELECT {keys} FROM {name} AS t WHERE {keys} >= ? ORDER BY {keys} LIMIT 1"
+                places = (chance.randint(low, high) for _ in range(self.tries))
+                return {key for place in places for key in self.reader.execute(sql, (place,))}
+        return set(self.reader.execute(f"SELECT {keys} FROM {name} AS t"))
 
     def _family(self, table: str, key: Key) -> list[tuple[str, Key]] | None:
         """The row and the rows it must find, less those chosen; None where a table is full."""
         family: dict[tuple[str, Key], None] = {}
+        taken: Counter[str] = Counter()
         waiting = [(table, key)]
         while waiting:
             member, own_key = waiting.pop()
             if own_key in self.chosen[member] or (member, own_key) in family:
                 continue
             family[member, own_key] = None
-            taken = sum(1 for name, _ in family if name == member)
-            if len(self.chosen[member]) + taken > self.rows:
+            taken[member] += 1
+            if len(self.chosen[member]) + taken[member] > self.rows:
                 return None
-            for edge in self.parents[member]:
-                sql = (
-                    f"SELECT {_keys('p', self.tables[edge.parent])} FROM {_joined(edge)} "
-                    f"WHERE {_is_key('c', self.tables[member])} LIMIT 1"
-                )
+            for edge, sql in self.parents[member]:
                 # no row: the key is NULL, or the source's own orphan
                 waiting += [(edge.parent, found) for found in self.reader.execute(sql, own_key)]
         return list(family)
+
+
+def _narrowed(schema: Schema, only: Collection[str] | None) -> Schema:
+    """The schema of some of its tables: keys that leave them are no edges."""
+    if only is None:
+        return schema
+    return Schema(
+        tables=tuple(table for table in schema.tables if table.name in only),
+        foreign_keys=tuple(
+            key for key in schema.foreign_keys if key.child in only and key.parent in only
+        ),
+    )
 
 
 def children_first(schema: Schema) -> list[str]:
@@ -136,18 +179,6 @@ def children_first(schema: Schema) -> list[str]:
     return list(done)[::-1]
 
 
-def _some_keys(reader: Connection, table: Table, chance: Random) -> set[Key]:
-    """Every key of a small table; of a large one, those at so many random places."""
-    keys, name = _keys("t", table), quote_name(table.name)
-    if not table.without_rowid:
-        low, high = next(iter(reader.execute(f"SELECT min({keys}), max({keys}) FROM {name} AS t")))
-        if low is not None and high - low > SMALL_TABLE:
-            sql = f"SELECT {keys} FROM {name} AS t WHERE {keys} >= ? ORDER BY {keys} LIMIT 1"
-            places = (chance.randint(low, high) for _ in range(MOST_TRIES))
-            return {key for place in places for key in reader.execute(sql, (place,))}
-    return set(reader.execute(f"SELECT {keys} FROM {name} AS t"))
-
-
 def _first_keys(reader: Connection, table: Table, rows: int) -> list[Key]:
     keys = _keys("t", table)
     sql = f"SELECT {keys} FROM {quote_name(table.name)} AS t ORDER BY {keys} LIMIT ?"
@@ -164,13 +195,10 @@ def _copy(source: Path, schema: Schema, chosen: Chosen) -> bytes:
         for table in schema.tables:
             target.execute(table.sql)
             _copy_rows(target, table, chosen[table.name])
-        for (sql,) in list(
-            target.execute(
-                "SELECT sql FROM source.sqlite_schema WHERE sql IS NOT NULL "
-                "AND type IN ('index', 'view', 'trigger') ORDER BY rowid"
-            )
-        ):
-            target.execute(sql)
+        kept = {table.name.lower() for table in schema.tables}
+        for kind, on, sql in list(target.execute(_AFTER_ROWS)):
+            if kind == "view" or on.lower() in kept:
+                target.execute(sql)
         target.execute("COMMIT")
         target.execute("DETACH source")
         return target.serialize("main")

@@ -2,16 +2,22 @@
 
 Four fillings of one schema: grown from nothing, where no rule but the declared ones holds, and
 from cuts along the keys, where what the rows show is kept. What none of them tells apart is
-presumed equivalent; they are thrown away afterwards.
+presumed equivalent; they are thrown away afterwards. They hold the tables that the golds read, the
+tables a key away, and whatever those point at: a schema of hundreds costs no more than one of ten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from envbuild.errors import GoldError
 from envbuild.records.amplified import AmplifySettings, Gold
+from envbuild.records.schema import Schema
+from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.cuts import cut_image
+from envbuild.sql.connect import Connection, open_read_only
 from envbuild.sql.executor import Session
+from envbuild.sql.gold_tables import GoldTableReader
 
 GROWN_FROM = (0, 2, 5, 20)
 """Rows a table of the cuts the variants grow from, in turn."""
@@ -23,15 +29,52 @@ def open_variants(
     path: Path, golds: Sequence[str], *, db_id: str, count: int, seed: int
 ) -> list[Session]:
     """`count` variants of a database, grown for these golds; the caller closes them."""
+    if not count:
+        return []
+    reader = open_read_only(path)
+    try:
+        tables = tables_asked(reader, read_schema(reader), golds)
+    finally:
+        reader.close()
+    named = [Gold(question_id=str(place), sql=sql) for place, sql in enumerate(golds)]
     return [
-        Session.open_image(_grow(path, golds, db_id=db_id, number=number, seed=seed))
+        Session.open_image(_grow(path, named, tables, db_id=db_id, number=number, seed=seed))
         for number in range(count)
     ]
 
 
-def _grow(path: Path, golds: Sequence[str], *, db_id: str, number: int, seed: int) -> bytes:
+def tables_asked(reader: Connection, schema: Schema, golds: Iterable[str]) -> frozenset[str]:
+    """The tables that golds read, those a key away from them, and all that these point at."""
+    read: set[str] = set()
+    with GoldTableReader(reader) as asked:
+        for sql in golds:
+            try:
+                read.update(asked.read(sql).tables)
+            except GoldError:
+                continue
+    near = read | {
+        end
+        for key in schema.foreign_keys
+        for end in (key.child, key.parent)
+        if key.child in read or key.parent in read
+    }
+    while True:
+        parents = {key.parent for key in schema.foreign_keys if key.child in near}
+        if parents <= near:
+            return frozenset(near)
+        near |= parents
+
+
+def _grow(
+    path: Path,
+    golds: Sequence[Gold],
+    tables: frozenset[str],
+    *,
+    db_id: str,
+    number: int,
+    seed: int,
+) -> bytes:
     rows = GROWN_FROM[number % len(GROWN_FROM)]
-    cut = cut_image(path, rows, seed=seed + number)
-    named = [Gold(question_id=str(place), sql=sql) for place, sql in enumerate(golds)]
+    cut = cut_image(path, rows, seed=seed + number, only=tables)
     settings = AmplifySettings(rows_low=ROWS[0], rows_high=ROWS[1], seed=seed + number)
-    return amplify_database(cut, named, settings=settings, db_id=db_id).image
+    return amplify_database(cut, golds, settings=settings, db_id=db_id).image
