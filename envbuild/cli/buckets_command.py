@@ -66,18 +66,18 @@ def _show(found: CorpusBuckets, shares: tuple[float, ...] | None) -> None:
     headers = ["bucket", "length", "questions", "share", ""]
     rows: list[list[Any]] = []
     for position, band in enumerate(found.bands):
-        length = f"{band.lower}-{band.upper - 1}" if band.upper is not None else f"{band.lower}-"
+        length = f"{band.lower}-{band.upper - 1}" if band.upper is not None else f"{band.lower}+"
         row = [band.name, length, f"{band.questions:,}", f"{band.share:.1%}", _bar(band.share)]
         if shares:
             row.insert(4, f"{shares[position]:.0%}")
         rows.append(row)
     if shares:
         headers.insert(4, "pool")
-    title = (
-        f"{found.corpus}: {found.questions:,} questions, masked {found.mask} "
-        f"(median length {found.median:.0f}, {found.shortest} to {found.longest})"
+    typer.echo(
+        f"{found.corpus}: {found.questions:,} questions, masked {found.mask}; "
+        f"length {found.shortest} - {found.median:.0f} - {found.longest}"
     )
-    print_table(headers, rows, title=title, right=(1, 2, 3, 4) if shares else (1, 2, 3))
+    print_table(headers, rows, right=(1, 2, 3, 4) if shares else (1, 2, 3))
     if shares:
         typer.echo(f"the largest pool with these shares: {found.pool_size(shares):,} questions\n")
 

@@ -17,7 +17,7 @@ from envbuild.manifest.layout import FORMAT, INDEX_FILE
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, hand_out_questions, plan_parts
-from envbuild.manifest.settings import ManifestSettings, configuration_of
+from envbuild.manifest.settings import ManifestSettings, check_names, configuration_of
 from envbuild.sql.connect import SQLITE_VERSION
 
 PARTS_FOLDER = ".parts"
@@ -62,6 +62,7 @@ def build_manifest(
     settings.check()
     if settings.variants and maker is None:
         raise UsageError("a manifest with hidden variants needs a function that makes them")
+    check_names(corpora)
     configuration = configuration_of(settings, corpora)
     if (out / INDEX_FILE).is_file():
         return _read_complete(out, configuration)
@@ -76,7 +77,8 @@ def build_manifest(
     wanted = [part for part in parts if not part.file("done").exists() and _is_ours(part, shard)]
     for corpus in corpora:
         own = [part for part in wanted if part.corpus == corpus.name]
-        hand_out_questions(corpus, own, settings.limit)
+        with writing(folder):
+            hand_out_questions(corpus, own, settings.limit)
     before = sum(part.file("done").exists() for part in parts)
     for done, counts in enumerate(
         run_shards(make_part, wanted, workers=_workers(workers, wanted), engine=engine), start=1
@@ -148,6 +150,7 @@ def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
             "choose another --out"
         )
     _compare(index["configuration"], configuration, out)
+    shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
     counts = msgspec.convert(index["counts"], ManifestCounts, strict=False)
     return Built(out=out, counts=counts, parts=index["parts"], parts_done=index["parts"])
 

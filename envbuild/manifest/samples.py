@@ -13,7 +13,7 @@ from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusFolderError
 from envbuild.manifest.masked_questions import by_database, read_masked
 from envbuild.manifest.parts import Part, hand_out_questions, plan_parts
-from envbuild.manifest.settings import ManifestSettings
+from envbuild.manifest.settings import ManifestSettings, check_names
 from envbuild.manifest.taker import QuestionTaker
 from envbuild.records.corpus import Reject
 
@@ -79,6 +79,7 @@ def sample_corpora(
     CorpusFolderError without any question.
     """
     settings.check()
+    check_names(corpora)
     found: dict[str, list[SampleCounts]] = {}
     shown: list[ShownSample] = []
     with tempfile.TemporaryDirectory(prefix="envbuild-sample-") as folder:

@@ -89,6 +89,17 @@ def parse_edge_option(text: str | None) -> tuple[int, ...] | None:
     return parse_edges(text).values if text else None
 
 
+def check_names(corpora: list[CorpusFolder]) -> None:
+    """Raises UsageError where two corpora share a name: their row ids would be the same."""
+    names = [corpus.name for corpus in corpora]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(
+            f"two corpora are called {', '.join(map(repr, twice))}: materialize one of them "
+            "again with another --name"
+        )
+
+
 def configuration_of(settings: ManifestSettings, corpora: list[CorpusFolder]) -> dict[str, Any]:
     """What decides a manifest's bytes: the settings, the inputs' digests, the engine's version."""
     return {

@@ -50,10 +50,11 @@ def mask_sql(
     every double-quoted token counts as an identifier. Raises ValueError for an unknown mode.
     """
     mode = MaskMode(mode)
-    if mode is MaskMode.LITERALS:
-        masked = plain_text.mask_plain(sql, keep_double=identifiers is None)
-        if masked is not None:
-            return Masked(*masked)
+    masked = plain_text.mask_plain(
+        sql, keep_double=identifiers is None, skeleton=mode is MaskMode.SKELETON
+    )
+    if masked is not None:
+        return Masked(*masked)
     return scan_mask(sql, identifiers=identifiers, mode=mode)
 
 

@@ -8,6 +8,8 @@ the tokens before it are found rightly and the mark is never overlooked.
 
 import re
 
+from envbuild.sql.keywords import ALWAYS, BESIDE_OTHERS
+
 STRING = r"'[^']*(?:''[^']*)*'"
 COMMENT = r"--[^\n]*|/\*(?:[^*]|\*+[^*/])*\*+/"
 QUOTED = r'"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\]]*\]'
@@ -30,12 +32,19 @@ _LITERAL = re.compile(f"{NUMBER}|{HOLE}")
 _UNJUDGED = re.compile(UNJUDGED)
 _LETTERS = re.compile(rf"{_START}(?:(?<=[0-9])|[0-9])[0-9_.]*[A-Za-z_]")
 _TYPE_ARGUMENT = re.compile(TYPE_ARGUMENT)
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# a quoted function's name, a CTE with columns: what stands before a bracket is then to be judged
+_BRACKETED = re.compile(r"\x02 ?\(|\) ?as (?:(?:not )?materialized )?\(|\) ?as\(", re.IGNORECASE)
 
 
-def mask_plain(sql: str, *, keep_double: bool) -> tuple[str, tuple[str, ...]] | None:
-    """(masked text, literals) of a plain text with literals masked; None where it is not plain.
+def mask_plain(
+    sql: str, *, keep_double: bool, skeleton: bool = False
+) -> tuple[str, tuple[str, ...]] | None:
+    """(masked text, literals) of a plain text; None where it is not plain.
 
     A text with double-quoted tokens counts as plain only if all of them are names: `keep_double`.
+    With `skeleton` identifiers are masked too, and a text is plain only where every word alone
+    tells what it is.
     """
     if HOLE in sql or NAME in sql:
         return None
@@ -58,17 +67,50 @@ def mask_plain(sql: str, *, keep_double: bool) -> tuple[str, tuple[str, ...]] | 
     bare = "".join(pieces)
     if _UNJUDGED.search(bare) or _LETTERS.search(bare):
         return None
-    if "cast" in bare.lower() and _TYPE_ARGUMENT.search(bare):
+    has_cast = "cast" in bare.lower()
+    if has_cast and (skeleton or _TYPE_ARGUMENT.search(bare)):
         return None
     # what str.split cuts at is now what SQLite skips: the rest of Unicode's blanks are marks
-    masked = " ".join(_NUMBER.sub("?", bare).split()).rstrip(" ;").replace(HOLE, "?")
+    masked = " ".join(_NUMBER.sub("?", bare).split()).rstrip(" ;")
+    if skeleton:
+        try:
+            masked = _mask_words(masked)
+        except _NeedsNeighboursError:
+            return None
+    masked = masked.replace(HOLE, "?")
     found = _LITERAL.findall(bare)
     if strings:
         left = iter(strings)
         found = [next(left) if text == HOLE else text for text in found]
-    return (_put_back(masked, names) if names else masked), tuple(found)
+    if names:
+        masked = masked.replace(NAME, "_") if skeleton else _put_back(masked, names)
+    return masked, tuple(found)
 
 
 def _put_back(masked: str, names: list[str]) -> str:
     pieces = masked.split(NAME)
     return "".join(piece + name for piece, name in zip(pieces, [*names, ""], strict=True))
+
+
+class _NeedsNeighboursError(Exception):
+    """A word is there that only its neighbours explain."""
+
+
+def _mask_words(folded: str) -> str:
+    """The text with its identifiers masked; blanks are single spaces by now."""
+    if " ." in folded or ". " in folded or _BRACKETED.search(folded):
+        raise _NeedsNeighboursError
+    return _WORD.sub(_mask_word, folded)
+
+
+def _mask_word(match: re.Match[str]) -> str:
+    word, text, end = match[0], match.string, match.end()
+    if text.startswith(("(", " ("), end):
+        return word
+    dotted = text[match.start() - 1 : match.start()] == "." or text[end : end + 1] == "."
+    lowered = word.lower()
+    if dotted or lowered not in ALWAYS:
+        if lowered in BESIDE_OTHERS:
+            raise _NeedsNeighboursError
+        return "_"
+    return word

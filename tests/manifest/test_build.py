@@ -306,3 +306,12 @@ def test_hidden_variants_are_stored_with_their_golds_results(tmp_path: Path) -> 
     ]
     with pytest.raises(UsageError, match="function that makes them"):
         build_manifest(open_corpora(tmp_path / "c"), tmp_path / "no", settings=settings)
+
+
+def test_two_corpora_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write_corpus(tmp_path / folder / "shop", {"shop": SHOP}, [ask(1, "SELECT 1")])
+    both = [CorpusFolder(tmp_path / folder / "shop") for folder in ("a", "b")]
+    with pytest.raises(UsageError, match="two corpora are called 'shop'"):
+        build_manifest(both, tmp_path / "out", settings=ManifestSettings(), workers=1)
+    assert not (tmp_path / "out").exists()

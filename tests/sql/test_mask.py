@@ -53,6 +53,7 @@ def test_identifiers_of_a_database_include_columns_of_views() -> None:
 PIECES = [
     *"'\"`[]?:@$#.,;()=-+*/%<>!| \n\t\v\x01\x1c\\_015exX",
     " AS ", "CAST(a AS INT(5", "x'0f'", "''", "--", "/*", "*/", "name", "t1.c2", "1.5", ".5", "5.",
+    "f(", "rows ", " first", "NULLS LAST", "end.x", " as (", ")as(", "materialized(", ".row",
     "1e3", "0x1F", "1_0", "ü", "\u00a0", "SELECT ", " FROM ", "'it''s'", "'a -- b'", '"name"',
 ]  # fmt: skip
 
@@ -64,6 +65,8 @@ PIECES = [
 def test_every_way_gives_the_same_mask(texts: list[str]) -> None:
     expected = [scan_mask(sql, identifiers=NAMES, mode=MaskMode.LITERALS) for sql in texts]
     assert [mask_sql(sql, identifiers=NAMES) for sql in texts] == expected
+    skeletons = [scan_mask(sql, identifiers=NAMES, mode=MaskMode.SKELETON) for sql in texts]
+    assert [mask_sql(sql, identifiers=NAMES, mode="skeleton") for sql in texts] == skeletons
     frame = mask_column(texts, identifiers=lambda row: NAMES, literals=True)
     assert frame["masked_sql"].to_list() == [masked.text for masked in expected]
     assert frame["masked_length"].to_list() == [masked.length for masked in expected]
