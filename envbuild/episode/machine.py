@@ -12,7 +12,7 @@ from envbuild.episode.final import final_sql
 from envbuild.episode.gate import normalised
 from envbuild.episode.parse import Call, Parsed, parse_completion
 from envbuild.episode.prompts import Prompts, fill
-from envbuild.episode.render import storable
+from envbuild.episode.render import cap_text, storable
 from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.tools import check_call
 from envbuild.errors import StateError
@@ -20,6 +20,9 @@ from envbuild.records.episode import EndedBy, EpisodeSettings, ToolCall, Turn
 
 TOOL_TURNS = "tool_turns"
 """Exploration ended because its turns were used up."""
+
+LEAST_SHOWN = 200
+"""Characters that each of a turn's many results may always take."""
 
 
 class Machine:
@@ -89,6 +92,7 @@ class Machine:
             self._answer(final_sql(parsed))
             return ""
         calls, notes = self._run_calls(parsed)
+        calls = self._fitted(calls)
         observation = "" if self.over else self._observation(parsed, calls, notes)
         self.turns.append(
             msgspec.structs.replace(turn, calls=tuple(calls), observation=observation)
@@ -136,6 +140,14 @@ class Machine:
         elif len(self.turns) + 1 >= self.settings.tool_turns:
             self.exploration_ended_by = TOOL_TURNS
         return done, notes
+
+    def _fitted(self, calls: list[ToolCall]) -> list[ToolCall]:
+        """The calls with results that together fit an observation: each gets an equal part."""
+        most = self.settings.observation_characters
+        if sum(len(call.result) for call in calls) <= most:
+            return calls
+        part = max(most // len(calls), LEAST_SHOWN)
+        return [msgspec.structs.replace(call, result=cap_text(call.result, part)) for call in calls]
 
     def _run_call(self, call: Call) -> ToolCall:
         arguments = json.dumps(call.arguments, ensure_ascii=False) if call.tool else call.text

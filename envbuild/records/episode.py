@@ -48,6 +48,7 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest `limit` that sample_rows and distinct_values take."""
     cell_characters: int = 200
     observation_characters: int = 8000
+    """Of a turn's results together; several that are too long are cut to equal parts."""
     gate_steps: int = 80
     """Training steps over which the submit gate fades from certain to never."""
     evaluation: bool = False

@@ -181,3 +181,12 @@ def test_a_long_observation_is_cut_and_says_so(shop: Path) -> None:
     assert cap_text("short", 15) == "short"
     wide = use(shop, "run_query", sql="SELECT " + ", ".join(["hex(zeroblob(90))"] * 200))
     assert len(wide.result) < 8200 and "characters shown)" in wide.result
+
+
+def test_many_long_results_share_one_observation(shop: Path) -> None:
+    long = query("SELECT " + ", ".join(["hex(zeroblob(90))"] * 30))
+    episode = start(shop)
+    told = episode.feed(long * 20)
+    assert len(told) < 10_000 and told.count("characters shown)") == 20
+    assert all(call.result in told for call in episode.machine.turns[0].calls)
+    assert "characters shown)" not in episode.feed(long)
