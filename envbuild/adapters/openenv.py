@@ -164,3 +164,10 @@ def make_app(manifest: Path, *, sessions: int = 256) -> Any:
         env_name=NAME,
         state_cls=EpisodeState,
     )
+
+
+def run_server(app: Any, *, host: str, port: int) -> None:
+    """Serves the application until it is interrupted."""
+    import uvicorn
+
+    uvicorn.run(app, host=host, port=port, log_level="warning")

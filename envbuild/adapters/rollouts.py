@@ -128,7 +128,7 @@ class Rollouts:
 
         Raises ConfigurationError for a ticket of another manifest.
         """
-        environment = self._environment_of(ticket)
+        environment = self.environment_of(ticket)
         return environment.new_token_episode(
             ticket.row_id,
             tokenizer=tokenizer,
@@ -144,7 +144,7 @@ class Rollouts:
         count_tokens: Callable[[str], int] | None = None,
     ) -> TextEpisode:
         """An episode over text; see `start_tokens`."""
-        environment = self._environment_of(ticket)
+        environment = self.environment_of(ticket)
         return environment.new_episode(
             ticket.row_id, candidate=candidate, step=ticket.step, count_tokens=count_tokens
         )
@@ -168,7 +168,8 @@ class Rollouts:
         breakdown = self.environment(record.preset).score(record)
         return Played(episode=record, breakdown=breakdown, group_seen=False, attempt=attempt)
 
-    def _environment_of(self, ticket: Ticket) -> Environment:
+    def environment_of(self, ticket: Ticket) -> Environment:
+        """The environment of a ticket. Raises ConfigurationError for one of another manifest."""
         if ticket.manifest_sha256 != self.manifest_sha256:
             raise ConfigurationError(
                 f"the training data were exported from another manifest than "

@@ -87,9 +87,12 @@ class EpisodeTaskset(vf.Taskset[EpisodeTask, EpisodeTasksetConfig]):  # type: ig
 
 
 class EpisodeHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]  # as above
-    """The harness needs no program, so nothing is configured."""
+    """The harness needs no program, so nothing is configured.
 
-    id: str = "envbuild.adapters.verifiers"
+    verifiers imports a plug-in by one undotted name: pipelines/trainers/verifiers has the module.
+    """
+
+    id: str = "envbuild_verifiers"
 
 
 class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):  # type: ignore[misc]  # as above

@@ -1,0 +1,28 @@
+"""verl's reward function, for a run that does not use the agent loop: `custom_reward_function`.
+
+verl loads this file by its path, so nothing here registers anything. It scores one completion by
+itself: no tools, no group, hence no consensus bonus.
+"""
+
+from typing import Any
+
+from envbuild.adapters.completions import score_completion
+from envbuild.adapters.rollouts import shared_rollouts
+
+
+def compute_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any
+) -> dict[str, Any]:
+    """The reward of a completion and its parts; the gold comes from the manifest.
+
+    `extra_info` must hold the export's `env_json`; $ENVBUILD_MANIFEST names the manifest.
+    """
+    breakdown = score_completion(shared_rollouts(), solution_str, extra_info["env_json"])
+    return {
+        "score": breakdown.reward if breakdown.reward is not None else 0.0,
+        "scored": breakdown.reward is not None,
+        "tier": str(breakdown.tier),
+        "f1": breakdown.f1,
+        "join_share": breakdown.join_share,
+        "group_seen": False,
+    }

@@ -1,0 +1,40 @@
+"""`envbuild serve`: the environment as a server."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envbuild.cli.options import warn
+from envbuild.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("serve")(serve)
+
+
+def serve(
+    manifest: Annotated[Path, typer.Argument(help="A manifest folder.")],
+    openenv: Annotated[
+        bool, typer.Option("--openenv", help="Speak OpenEnv (HTTP and WebSocket).")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port.")] = 8000,
+    sessions: Annotated[
+        int, typer.Option("--sessions", min=1, help="Episodes at once, at most.")
+    ] = 256,
+) -> None:
+    """The manifest's questions as an environment server.
+
+    Needs `pip install 'envbuild[openenv]'`. Runs until Ctrl-C.
+
+    Example: envbuild serve manifest/ --openenv --port 8000
+    """
+    if not openenv:
+        raise UsageError("say which protocol to speak; there is one: --openenv")
+    from envbuild.adapters.openenv import make_app, run_server
+
+    app = make_app(manifest, sessions=sessions)
+    warn(f"serving {manifest} on http://{host}:{port or '(a free port)'}")
+    run_server(app, host=host, port=port)

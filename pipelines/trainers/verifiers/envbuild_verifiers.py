@@ -1,0 +1,5 @@
+"""The name under which verifiers finds the taskset and the harness: put this folder on PYTHONPATH."""
+
+from envbuild.adapters.verifiers import EpisodeHarness, EpisodeTaskset
+
+__all__ = ["EpisodeHarness", "EpisodeTaskset"]

@@ -1,0 +1,346 @@
+"""Each adapter driven by the scripted group, through its trainer's own calls where that is here.
+
+A driver returns (outcomes, whether the adapter saw the group). One whose trainer is not installed
+skips, with the command that installs it.
+"""
+
+import asyncio
+import http.server
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from envbuild.adapters.export import export_manifest
+from envbuild.adapters.rollouts import Rollouts
+from envbuild.testing.tokenizer import ByteTokenizer
+from tests.adapters.transcript import GROUP, ROW, Outcome, outcome, ticket
+
+END = "<|im_end|>"
+Driven = tuple[list[Outcome], bool]
+
+
+class HubLike:
+    """The byte tokenizer with the call signatures of a Hugging Face tokenizer."""
+
+    pad_token_id = ByteTokenizer().encode("<|endoftext|>")[0]
+    eos_token_id = ByteTokenizer().encode(END)[0]
+
+    def __init__(self) -> None:
+        self._bytes = ByteTokenizer()
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        return self._bytes.encode(text)
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return self._bytes.decode(ids)
+
+
+def needs(module: str, name: str) -> None:
+    pytest.importorskip(
+        module, reason=f"{name} has an environment of its own: tests/adapters/run.sh {name}"
+    )
+
+
+def drive_trl(manifest: Path) -> Driven:
+    """The rollout function, on a stand-in for the trainer: it needs no TRL to be imported."""
+    from envbuild.adapters.trl.rollout import RolloutFunction, RowEnvironment
+
+    rollouts = Rollouts(manifest)
+    tokenizer = ByteTokenizer()
+    environments = []
+    for _ in GROUP:
+        environments.append(RowEnvironment())
+        environments[-1].reset(env_json=msgspec.json.encode(ticket(rollouts)).decode(), prompt="")
+    left = [list(completions) for completions in GROUP]
+
+    def generate(contexts: Sequence[Any], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
+        live = [lines for lines in left if lines]
+        assert len(live) == len(contexts)
+        ids = [tokenizer.encode(lines.pop(0) + END) for lines in live]
+        return ids, [[-0.5] * len(said) for said in ids]
+
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(training=True),
+        num_generations=len(GROUP),
+        environments=environments,
+        accelerator=SimpleNamespace(num_processes=1),
+        use_vllm=False,
+        generation_config=SimpleNamespace(),
+        _tokenizer=HubLike(),
+        _generate_single_turn=generate,
+        _log_metric=lambda name, value: None,
+    )
+    played: list[Any] = []
+    finish = rollouts.finish_group
+    rollouts.finish_group = lambda episodes, **o: (played.extend(finish(episodes, **o)), played)[1]  # type: ignore[method-assign]
+    given = RolloutFunction(rollouts, SimpleNamespace(resample_rounds=0))(["p"] * 4, trainer)  # type: ignore[arg-type]
+    outcomes = [outcome(one.episode, one.breakdown) for one in played]
+    assert given["env_reward"] == [one.breakdown["reward"] for one in outcomes]
+    assert [tuple(ids) for ids in given["completion_ids"]] == [o.response_ids for o in outcomes]
+    assert [tuple(mask) for mask in given["env_mask"]] == [o.response_mask for o in outcomes]
+    assert [
+        [p != 0.0 for p in logprobs] == [bool(m) for m in one.response_mask]
+        for logprobs, one in zip(given["logprobs"], outcomes, strict=True)
+    ] == [True] * len(GROUP)
+    return outcomes, all(one.group_seen for one in played)
+
+
+def drive_verl(manifest: Path) -> Driven:
+    """The agent loop's own `run`, its members as tasks of one event loop."""
+    needs("verl", "verl")
+    from envbuild.adapters.verl.agent_loop import EpisodeAgentLoop
+
+    rollouts = Rollouts(manifest)
+    left = [list(completions) for completions in GROUP]
+    tokenizer = ByteTokenizer()
+
+    def loop_for(member: int) -> Any:
+        async def generate(**asked: Any) -> Any:
+            await asyncio.sleep(0)
+            said = tokenizer.encode(left[member].pop(0) + END)
+            assert asked["sampling_params"]["max_tokens"] in (2048, 3072)
+            return SimpleNamespace(token_ids=said, log_probs=[-0.5] * len(said))
+
+        loop = EpisodeAgentLoop.__new__(EpisodeAgentLoop)
+        loop.tokenizer = HubLike()
+        loop.data_config = {"envbuild_manifest": str(manifest)}
+        loop.rollout_config = SimpleNamespace(n=len(GROUP))
+        loop.server_manager = SimpleNamespace(generate=generate)
+        return loop
+
+    async def run() -> list[Any]:
+        row = {
+            "env_json": msgspec.json.encode(ticket(rollouts)).decode(),
+            "extra_info": {"split": "train"},
+            "uid": "u",
+        }
+        return await asyncio.gather(
+            *(loop_for(n).run({}, session_id=n, **row) for n in range(len(GROUP)))
+        )
+
+    outputs = asyncio.run(run())
+    outcomes = []
+    for output in outputs:
+        breakdown = json.loads(output.extra_fields["env_breakdown"])
+        assert output.reward_score == breakdown["reward"]
+        assert len(output.response_logprobs) == len(output.response_ids)
+        outcomes.append(
+            Outcome(
+                turns=(),
+                sql="",
+                ended_by=output.extra_fields["reward_extra_info"]["ended_by"],
+                breakdown=breakdown,
+                prompt_ids=tuple(output.prompt_ids),
+                response_ids=tuple(output.response_ids),
+                response_mask=tuple(output.response_mask),
+            )
+        )
+    return outcomes, all(o.extra_fields["reward_extra_info"]["group_seen"] for o in outputs)
+
+
+def drive_skyrl(manifest: Path, mode: str) -> Driven:
+    """skyrl-gym's `make`, then `init` and `step` as its generator calls them."""
+    needs("skyrl_gym", "skyrl")
+    import skyrl_gym
+
+    from envbuild.adapters.skyrl import register_environment
+
+    register_environment()
+    rollouts = Rollouts(manifest)
+    tokenizer = ByteTokenizer()
+    outcomes = []
+    seen = True
+    for candidate, completions in enumerate(GROUP):
+        env = skyrl_gym.make(
+            "envbuild",
+            env_config={"manifest": str(manifest), "mode": mode},
+            extras={
+                "env_json": msgspec.json.encode(ticket(rollouts)).decode(),
+                "candidate": candidate,
+                "max_turns": 99,
+            },
+        )
+        messages, _ = env.init([])
+        prompt = tokenizer.encode(chat_template(messages) + "<|im_start|>assistant\n")
+        ids: list[int] = []
+        mask: list[int] = []
+        for completion in completions:
+            said = tokenizer.encode(completion + END)
+            step = env.step(completion)
+            if mode == "string":
+                # the generator drops the end token, appends the text, and at the end adds one
+                said = said[:-1]
+                shown = "".join(o["content"] for o in step["observations"])
+            else:
+                shown = chat_template(step["observations"])
+                shown = f"\n{shown}<|im_start|>assistant\n" if shown else ""
+            ids += [*said, *tokenizer.encode(shown)]
+            mask += [1] * len(said) + [0] * len(tokenizer.encode(shown))
+        if mode == "string":
+            ids += tokenizer.encode(END)
+            mask.append(1)
+        assert step["done"] and env.get_metrics()["scored"] == 1.0
+        metadata = dict(step["metadata"])
+        seen &= metadata.pop("group_seen")
+        ended_by = metadata.pop("ended_by")
+        assert step["reward"] == metadata["reward"]
+        episode = env.played.episode
+        outcomes.append(
+            msgspec.structs.replace(
+                outcome(episode, env.played.breakdown),
+                ended_by=ended_by,
+                breakdown=metadata,
+                prompt_ids=tuple(prompt),
+                response_ids=tuple(ids),
+                response_mask=tuple(mask),
+            )
+        )
+        env.close()
+    return outcomes, seen
+
+
+def chat_template(messages: Sequence[dict[str, str]]) -> str:
+    """The ChatML that a trainer's template makes of messages."""
+    return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+
+
+def drive_openenv(manifest: Path) -> Driven:
+    """The server over a socket, its generic client on the other side."""
+    needs("openenv.core", "openenv")
+    import uvicorn
+    from openenv.core.generic_client import GenericEnvClient
+
+    from envbuild.adapters.openenv import make_app
+
+    config = uvicorn.Config(make_app(manifest), port=0, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        pass
+    port = server.servers[0].sockets[0].getsockname()[1]
+    outcomes, seen = [], True
+    try:
+        for candidate, completions in enumerate(GROUP):
+            with GenericEnvClient(base_url=f"http://127.0.0.1:{port}").sync() as client:
+                opened = client.reset(row_id=ROW, candidate=candidate)
+                assert [m["role"] for m in opened.observation["messages"]] == ["system", "user"]
+                turns = []
+                for completion in completions:
+                    result = client.step({"text": completion})
+                    turns.append((completion, result.observation["text"]))
+                assert result.done
+                shown = result.observation
+                assert result.reward == shown["breakdown"]["reward"]
+                seen &= shown["group_seen"]
+                outcomes.append(
+                    Outcome(
+                        turns=tuple(turns),
+                        sql="",
+                        ended_by=shown["ended_by"],
+                        breakdown=shown["breakdown"],
+                    )
+                )
+    finally:
+        server.should_exit = True
+        thread.join(10)
+    return outcomes, seen
+
+
+def drive_verifiers(manifest: Path) -> Driven:
+    """verifiers' agent, its interception server, and a scripted OpenAI-compatible endpoint."""
+    needs("verifiers.v1", "verifiers")
+    import verifiers.v1 as vf
+
+    plugin = Path(__file__).parents[2] / "pipelines" / "trainers" / "verifiers"
+    if str(plugin) not in sys.path:
+        sys.path.insert(0, str(plugin))
+    from envbuild.adapters.verifiers import EpisodeHarnessConfig as Config
+    from envbuild.adapters.verifiers import EpisodeTaskset, EpisodeTasksetConfig
+
+    export = manifest.parent / "verifiers"
+    export_manifest(export, to="verifiers", rollouts=Rollouts(manifest))
+    taskset = EpisodeTaskset(EpisodeTasksetConfig(export=str(export), manifest=str(manifest)))
+    (task,) = taskset.include(names=[ROW])
+    outcomes, seen = [], True
+    for completions in GROUP:
+        with scripted_server(completions) as address:
+            client = vf.EvalClientConfig(base_url=address, api_key_var="UNUSED")
+            agent = vf.Agent(
+                vf.AgentConfig(
+                    harness=Config(),
+                    model="scripted",
+                    client=client,
+                    runtime=vf.SubprocessConfig(),
+                )
+            )
+            trace = asyncio.run(agent.run(task))
+        assert not trace.errors, trace.errors
+        result = dict(trace.info["envbuild"])
+        assert trace.reward == (result["reward"] or 0.0)
+        seen &= result.pop("group_seen")
+        outcomes.append(
+            Outcome(
+                turns=(),
+                sql=result.pop("sql"),
+                ended_by=result.pop("ended_by"),
+                breakdown=result,
+            )
+        )
+    return outcomes, seen
+
+
+@contextmanager
+def scripted_server(completions: Sequence[str]) -> Iterator[str]:
+    """A chat-completions endpoint that says these lines in order."""
+    lines = list(completions)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            message = {"role": "assistant", "content": lines.pop(0)}
+            body = {
+                "id": "x",
+                "object": "chat.completion",
+                "created": 0,
+                "model": "scripted",
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+            }
+            encoded = json.dumps(body).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(encoded)))
+            self.end_headers()
+            self.wfile.write(encoded)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+DRIVERS: dict[str, Callable[[Path], Driven]] = {
+    "trl": drive_trl,
+    "verl": drive_verl,
+    "skyrl-conversation": lambda manifest: drive_skyrl(manifest, "conversation"),
+    "skyrl-string": lambda manifest: drive_skyrl(manifest, "string"),
+    "openenv": drive_openenv,
+    "verifiers": drive_verifiers,
+}
+SEES_GROUP = {"trl", "verl"}
+"""The others are shown one episode at a time, and must say so."""

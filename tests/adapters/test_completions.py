@@ -1,0 +1,94 @@
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.adapters.completions import answer_of, completion_rewards, completion_text
+from envbuild.adapters.layouts.rows import Ticket
+from envbuild.adapters.rollouts import Rollouts, next_candidate, shared_rollouts
+from envbuild.adapters.verl.reward import compute_score
+from envbuild.errors import ConfigurationError
+from tests.adapters.questions import QUESTIONS, call, make_manifest
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = make_manifest(tmp_path / "manifest")
+    monkeypatch.setenv("ENVBUILD_MANIFEST", str(folder))
+    return folder
+
+
+def env_json(manifest: Path, row_id: str) -> str:
+    ticket = Ticket(row_id=row_id, manifest_sha256=Rollouts(manifest).manifest_sha256)
+    return msgspec.json.encode(ticket).decode()
+
+
+def test_text_and_messages_earn_the_same(manifest: Path) -> None:
+    gold = QUESTIONS[1][1]
+    said = [
+        call("submit_sql", sql=gold),
+        f"<think>count</think>\nHere it is:\n```sql\n{gold};\n```",
+        f"{gold} ; That counts them.",
+        "SELECT name FROM town",
+        "SELEC",
+        "",
+    ]
+    tickets = [env_json(manifest, "towns/q1")] * len(said)
+    plain = completion_rewards(completions=said, env_json=tickets)
+    messages = [[{"role": "assistant", "content": text}] for text in said]
+    parts = [[{"role": "assistant", "content": [{"type": "text", "text": text}]}] for text in said]
+    assert plain[:3] == [3.0, 3.0, 3.0] and plain[4:] == [0.0, 0.0]
+    assert 1.0 <= plain[3] < 2.1  # type: ignore[operator]
+    assert completion_rewards(completions=messages, env_json=tickets) == plain
+    assert completion_rewards(completions=parts, env_json=tickets) == plain
+
+
+def test_verl_gets_a_number_and_flat_parts_of_one_shape(manifest: Path) -> None:
+    extra = {"env_json": env_json(manifest, "towns/q0")}
+    records = [
+        compute_score("envbuild/towns", said, "ignored", extra)
+        for said in ("SELECT name FROM town", "SELECT id FROM town", "no", "SELECT nope FROM town")
+    ]
+    assert [r["score"] for r in records][::2] == [3.0, 0.0] and records[3]["score"] == 0.5
+    assert all(r.keys() == records[0].keys() for r in records)
+    assert all(isinstance(r["score"], float) and r["group_seen"] is False for r in records)
+
+
+def test_it_works_from_another_thread(manifest: Path) -> None:
+    earned: list[float | None] = []
+    worker = threading.Thread(
+        target=lambda: earned.extend(
+            completion_rewards(
+                completions=["SELECT name FROM town"], env_json=[env_json(manifest, "towns/q0")]
+            )
+        )
+    )
+    worker.start()
+    worker.join()
+    assert earned == [3.0]
+
+
+def test_another_manifest_is_refused(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = msgspec.json.encode(Ticket(row_id="towns/q0", manifest_sha256="0")).decode()
+    with pytest.raises(ConfigurationError, match="another manifest"):
+        completion_rewards(completions=["x"], env_json=[other])
+    monkeypatch.delenv("ENVBUILD_MANIFEST")
+    with pytest.raises(ConfigurationError, match="ENVBUILD_MANIFEST"):
+        shared_rollouts()
+
+
+def test_the_last_assistant_message_is_the_answer() -> None:
+    talk = [
+        {"role": "assistant", "content": "SELECT 1"},
+        {"role": "user", "content": "SELECT 2"},
+        {"role": "assistant", "content": "SELECT 3"},
+        {"role": "tool", "content": "SELECT 4"},
+    ]
+    assert completion_text(talk) == "SELECT 3" and answer_of(talk) == "SELECT 3"
+    assert answer_of([]) == ""
+
+
+def test_members_of_a_group_get_numbers_of_their_own() -> None:
+    a, b = (Ticket(row_id=name, manifest_sha256="numbers") for name in "ab")
+    assert [next_candidate(t) for t in (a, b, a, a, b)] == [0, 0, 1, 2, 1]
