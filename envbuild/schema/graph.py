@@ -24,6 +24,9 @@ def join_path(schema: Schema, a: str, b: str) -> tuple[str, ...] | None:
     return SchemaGraph(schema).join_path(a, b)
 
 
+_UNKNOWN, _START = -2, -1
+
+
 class SchemaGraph:
     """A schema's neighbourhoods, built once and asked often."""
 
@@ -41,6 +44,12 @@ class SchemaGraph:
             name: tuple(sorted(near)) for name, near in linked.items()
         }
         """Table -> the tables one foreign key away, sorted, itself left out."""
+        # paths are searched over numbers that order as the names do: quicker than over the names
+        self._sorted = sorted(linked)
+        self._number = {name: number for number, name in enumerate(self._sorted)}
+        self._near = [
+            tuple(self._number[near] for near in self.neighbours[name]) for name in self._sorted
+        ]
 
     def join_path(self, a: str, b: str) -> tuple[str, ...] | None:
         """As the module's `join_path`."""
@@ -49,39 +58,54 @@ class SchemaGraph:
             return None
         if start == goal:
             return (start,)
-        return self._search(start, goal)
+        return self._search(self._number[start], self._number[goal])
 
-    def _search(self, start: str, goal: str) -> tuple[str, ...] | None:
+    def _search(self, start: int, goal: int) -> tuple[str, ...] | None:
         """Breadth first from both ends, the smaller front one step at a time.
 
         Neighbours are sorted, so a front's own order is the lexicographic order of the chains that
-        lead to it: the first of `front` that the other side knows begins the smallest chain.
+        lead to it: the first table of the front that the other side knows begins the smallest
+        chain. The two sides can only meet in their last layers, for else they had met before.
         """
-        near = self.neighbours
-        came_from: dict[str, str | None] = {start: None}
-        distance = {goal: 0}
-        front, back = [start], [goal]
+        near = self._near
+        came_from = [_UNKNOWN] * len(near)
+        distance = [_UNKNOWN] * len(near)
+        came_from[start], distance[goal] = _START, 0
+        front, back, reach = [start], [goal], 0
         while front and back:
+            reached: list[int] = []
             if len(front) <= len(back):
-                front = _step(front, near, came_from)
-            else:
-                back = _step_back(back, near, distance)
-            meeting = [name for name in front if name in distance]
-            if meeting:
-                return self._chain(min(meeting, key=distance.__getitem__), came_from, distance)
+                for table in front:
+                    for other in near[table]:
+                        if came_from[other] == _UNKNOWN:
+                            came_from[other] = table
+                            if distance[other] != _UNKNOWN:
+                                return self._chain(other, came_from, distance)
+                            reached.append(other)
+                front = reached
+                continue
+            reach += 1
+            met = False
+            for table in back:
+                for other in near[table]:
+                    if distance[other] == _UNKNOWN:
+                        distance[other] = reach
+                        met = met or came_from[other] != _UNKNOWN
+                        reached.append(other)
+            if met:
+                meeting = next(table for table in front if distance[table] != _UNKNOWN)
+                return self._chain(meeting, came_from, distance)
+            back = reached
         return None
 
-    def _chain(
-        self, meeting: str, came_from: dict[str, str | None], distance: dict[str, int]
-    ) -> tuple[str, ...]:
+    def _chain(self, meeting: int, came_from: list[int], distance: list[int]) -> tuple[str, ...]:
         chain = [meeting]
-        while (before := came_from[chain[0]]) is not None:
-            chain.insert(0, before)
-        left = distance[meeting]
-        while left:
-            left -= 1
-            chain.append(next(n for n in self.neighbours[chain[-1]] if distance.get(n) == left))
-        return tuple(chain)
+        while (before := came_from[chain[-1]]) != _START:
+            chain.append(before)
+        chain.reverse()
+        for left in range(distance[meeting] - 1, -1, -1):
+            chain.append(next(table for table in self._near[chain[-1]] if distance[table] == left))
+        return tuple(self._sorted[table] for table in chain)
 
 
 def networkx_graph(schema: Schema) -> nx.MultiDiGraph:
@@ -96,27 +120,3 @@ def networkx_graph(schema: Schema) -> nx.MultiDiGraph:
     for foreign_key in schema.foreign_keys:
         graph.add_edge(foreign_key.child, foreign_key.parent, foreign_key=foreign_key)
     return graph
-
-
-def _step(
-    front: list[str], near: dict[str, tuple[str, ...]], came_from: dict[str, str | None]
-) -> list[str]:
-    reached = []
-    for name in front:
-        for other in near[name]:
-            if other not in came_from:
-                came_from[other] = name
-                reached.append(other)
-    return reached
-
-
-def _step_back(
-    back: list[str], near: dict[str, tuple[str, ...]], distance: dict[str, int]
-) -> list[str]:
-    reached = []
-    for name in back:
-        for other in near[name]:
-            if other not in distance:
-                distance[other] = distance[name] + 1
-                reached.append(other)
-    return reached
