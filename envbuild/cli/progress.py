@@ -38,3 +38,17 @@ def counter(label: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
             bar.update(done - bar.n)
 
         yield watch
+
+
+@contextmanager
+def progress_noted(*, total: int, label: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A bar that moves by one with a short note behind it, such as a live rate."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=label, disable=True if quiet else None, leave=False) as bar:
+
+        def advance(note: str) -> None:
+            bar.set_postfix_str(note, refresh=False)
+            bar.update(1)
+
+        yield advance

@@ -1,0 +1,63 @@
+"""`envbuild view`: a page to read episodes turn by turn."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envbuild.cli.options import LimitOption
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("view")(view)
+
+
+def view(
+    episodes: Annotated[Path, typer.Argument(help="An episodes folder.")],
+    html: Annotated[
+        Path, typer.Option("--html", metavar="FILE", help="Where the page goes.")
+    ] = Path("episodes.html"),
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--manifest", help="Default: the one the episodes were made with."),
+    ] = None,
+    limit: LimitOption = None,
+) -> None:
+    """One self-contained page: every turn, filters by ending, tier and bucket, a search.
+
+    Rewards are shown where `envbuild score` has been run. j and k go to the next and the last.
+
+    Example: envbuild view episodes/ --html episodes.html
+    """
+    from itertools import islice
+
+    from envbuild.errors import CorpusFolderError
+    from envbuild.evaluate.runs import manifest_of
+    from envbuild.io.episodes import iter_episodes
+    from envbuild.io.files import write_text
+    from envbuild.io.parquet import iter_records
+    from envbuild.manifest.read import open_manifest
+    from envbuild.records.reward import RewardBreakdown
+    from envbuild.rollout.page import render_episodes
+
+    chosen = list(islice(iter_episodes(episodes), limit))
+    try:
+        opened = open_manifest(manifest or manifest_of(episodes))
+        known = set(opened.row_ids)
+        wanted = {episode.row_id for episode in chosen} & known
+        rows = {row_id: opened.row(row_id) for row_id in sorted(wanted)}
+    except CorpusFolderError as e:
+        if manifest is not None:
+            raise
+        typer.echo(f"questions and golds are not shown: {e}", err=True)
+        rows = {}
+    rewards_file = episodes / "rewards.parquet"
+    rewards = (
+        {r.episode_id: r for r in iter_records(rewards_file, RewardBreakdown)}
+        if rewards_file.exists()
+        else {}
+    )
+    name = episodes.resolve().name
+    write_text(html, render_episodes(name, chosen, rows=rows, rewards=rewards))
+    typer.echo(f"{len(chosen)} episodes in {html}")

@@ -1,0 +1,162 @@
+"""An async client of `/v1/completions`: the raw prompt string goes out, so `<think>` stays in it.
+
+Two dialects: `vllm` sends what keeps special tokens in the text; `openai` sends the common fields
+alone, for servers that refuse the others (`transformers serve` answers 422 to them).
+"""
+
+import asyncio
+import re
+from typing import Any
+
+import httpx
+
+from envbuild.errors import OperatorError, UnknownNameError
+from envbuild.records.episode import TextRequest
+from envbuild.records.rollout import Completion, Sampling
+
+DIALECTS = ("vllm", "openai")
+RETRIES = 5
+FIRST_WAIT = 0.5
+"""Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
+_PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
+_OPERATOR = frozenset((401, 403, 404))
+_WINDOW = re.compile(r"maximum context length (?:is|of) (\d+)")
+_PROMPT = re.compile(r"(\d+) (?:tokens )?(?:in the (?:prompt|messages|input)|input tokens)")
+
+
+class ServerUnreachableError(OperatorError):
+    """No server answers, or it does not serve this model: nothing a retry mends."""
+
+
+class CompletionError(Exception):
+    """One completion cannot be had; the episode ends as policy_error with this text."""
+
+
+class CompletionsClient:
+    """Completions of one model behind one base URL; use as an async context manager."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        sampling: Sampling,
+        dialect: str = "vllm",
+        api_key: str = "",
+        seconds: float = 600.0,
+        connections: int = 256,
+        retries: int = RETRIES,
+    ) -> None:
+        """`seconds` bounds one request. Raises UnknownNameError for another dialect."""
+        if dialect not in DIALECTS:
+            raise UnknownNameError("dialect", dialect, DIALECTS)
+        self.base_url = base_url.rstrip("/")
+        self.model = model
+        self.sampling = sampling
+        self.dialect = dialect
+        self.retries = retries
+        self._http = httpx.AsyncClient(
+            timeout=httpx.Timeout(seconds, connect=10.0),
+            limits=httpx.Limits(max_connections=connections),
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+        )
+
+    async def __aenter__(self) -> "CompletionsClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def complete(self, request: TextRequest, *, seed: int) -> Completion:
+        """The completion of one request.
+
+        Raises CompletionError once the retries are spent or the server refuses this request, and
+        ServerUnreachableError where no request could succeed.
+        """
+        limit = request.max_new_tokens
+        last = ""
+        for attempt in range(self.retries + 1):
+            payload = self._payload(request, limit, seed)
+            try:
+                response = await self._http.post(f"{self.base_url}/completions", json=payload)
+            except httpx.ConnectError as e:
+                last = f"no server at {self.base_url}: {e}"
+                if attempt == self.retries:
+                    raise ServerUnreachableError(
+                        f"{last}; finished episodes are kept, run again to go on"
+                    ) from e
+            except httpx.TransportError as e:
+                last = f"{type(e).__name__}: {e}".rstrip(": ")
+            except httpx.InvalidURL as e:
+                raise ServerUnreachableError(f"--base-url {self.base_url!r} is no URL: {e}") from e
+            else:
+                if response.status_code == 200:
+                    return _completion(response)
+                last = f"status {response.status_code}: {response.text[:300]}"
+                if response.status_code in _OPERATOR:
+                    raise ServerUnreachableError(
+                        f"{self.base_url} refuses model {self.model!r}, {last}"
+                    )
+                shorter = _clamped(response, limit)
+                if shorter:
+                    limit = shorter
+                    continue
+                if response.status_code not in _PASSING:
+                    raise CompletionError(last)
+                if wait := _retry_after(response):
+                    await asyncio.sleep(wait)
+                    continue
+            await asyncio.sleep(FIRST_WAIT * 2**attempt)
+        raise CompletionError(f"{last} (after {self.retries} retries)")
+
+    def _payload(self, request: TextRequest, limit: int, seed: int) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "prompt": request.context,
+            "max_tokens": limit,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "stop": list(request.stop),
+            "seed": seed % 2**31,
+        }
+        if self.dialect == "vllm":
+            payload |= {
+                "top_k": self.sampling.top_k,
+                "skip_special_tokens": False,
+                "spaces_between_special_tokens": False,
+                "add_special_tokens": False,
+            }
+        return payload
+
+
+def _completion(response: httpx.Response) -> Completion:
+    try:
+        body = response.json()
+        choice = body["choices"][0]
+        usage = body.get("usage") or {}
+        return Completion(
+            text=choice["text"] or "",
+            completion_tokens=usage.get("completion_tokens"),
+            context_tokens=usage.get("prompt_tokens"),
+            truncated=choice.get("finish_reason") == "length",
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as e:
+        raise CompletionError(f"the server's answer is no completion: {response.text[:300]}") from e
+
+
+def _clamped(response: httpx.Response, limit: int) -> int:
+    """A smaller token limit where the server says that the context would not fit; 0 otherwise."""
+    window = _WINDOW.search(response.text) if response.status_code == 400 else None
+    if window is None or limit <= 1:
+        return 0
+    prompt = _PROMPT.search(response.text)
+    room = int(window[1]) - int(prompt[1]) if prompt else limit // 2
+    return max(0, min(room, limit - 1))
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that the server asks to wait, at most a minute; 0 where it does not say."""
+    try:
+        return min(60.0, max(0.0, float(response.headers.get("Retry-After", 0))))
+    except ValueError:
+        return 0.0

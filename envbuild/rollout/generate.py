@@ -1,0 +1,67 @@
+"""An OpenAI-compatible server as the `generate` of an Agent."""
+
+import asyncio
+from collections.abc import Sequence
+
+from envbuild.episode.running import QWEN
+from envbuild.records.episode import TextRequest
+from envbuild.records.rollout import EVALUATION_SAMPLING, Sampling
+from envbuild.rollout.client import CompletionError, CompletionsClient
+
+DEFAULT_TOKENS = 2048
+
+
+class ServerGenerate:
+    """Completions of a served model, all prompts of a call at once."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        sampling: Sampling = EVALUATION_SAMPLING,
+        dialect: str = "vllm",
+        api_key: str = "",
+        seed: int = 0,
+    ) -> None:
+        self.base_url, self.model, self.sampling = base_url, model, sampling
+        self.dialect, self.api_key, self.seed = dialect, api_key, seed
+
+    def __call__(self, prompts: list[str]) -> list[str]:
+        """One completion a prompt, of at most 2,048 tokens, up to the chat's stop texts.
+
+        Raises CompletionError where one cannot be had.
+        """
+        requests = [
+            TextRequest(context=prompt, max_new_tokens=DEFAULT_TOKENS, stop=QWEN.stop)
+            for prompt in prompts
+        ]
+        texts = []
+        for found in self.complete_all(requests):
+            if isinstance(found, CompletionError):
+                raise found
+            texts.append(found)
+        return texts
+
+    def complete_all(self, requests: Sequence[TextRequest]) -> list[str | CompletionError]:
+        """One completion a request within its own limits, or why it cannot be had.
+
+        Raises ServerUnreachableError where no request could succeed.
+        """
+        return asyncio.run(self._complete_all(requests))
+
+    async def _complete_all(self, requests: Sequence[TextRequest]) -> list[str | CompletionError]:
+        async with CompletionsClient(
+            self.base_url,
+            self.model,
+            sampling=self.sampling,
+            dialect=self.dialect,
+            api_key=self.api_key,
+        ) as client:
+            return list(await asyncio.gather(*(self._one(client, r) for r in requests)))
+
+    async def _one(self, client: CompletionsClient, request: TextRequest) -> str | CompletionError:
+        try:
+            return (await client.complete(request, seed=self.seed)).text
+        except CompletionError as e:
+            return e

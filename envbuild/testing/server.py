@@ -1,0 +1,142 @@
+"""A completions server over real HTTP whose models are the scripted policies, for tests and demos.
+
+It knows a manifest, gold included, and finds a prompt's row by its question: a stand-in for vLLM
+where the plumbing is what is tried. It keeps no state: a turn's completion hangs on the prompt.
+"""
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from envbuild.episode.running import QWEN
+from envbuild.manifest.read import open_manifest
+from envbuild.records.episode import TextRequest
+from envbuild.records.manifest import ManifestRow
+from envbuild.testing.policies import POLICIES, make_policy
+
+CHARACTERS_A_TOKEN = 4
+
+
+class PolicyServer:
+    """`with PolicyServer(manifest) as base_url:` serves until the block ends.
+
+    `failures` maps a request's number (from 0) to the HTTP status that it gets instead; `window`
+    is the context length in tokens past which a request is refused, as vLLM does.
+    """
+
+    def __init__(
+        self,
+        manifest: Path,
+        *,
+        port: int = 0,
+        failures: dict[int, int] | None = None,
+        window: int | None = None,
+    ) -> None:
+        self.rows = list(open_manifest(manifest).rows)
+        # a question that is part of another must not be found first
+        self.rows.sort(key=lambda row: -len(row.question))
+        self.failures = dict(failures or {})
+        self.window = window
+        self.requests: list[dict[str, Any]] = []
+        """Every payload received."""
+        self._lock = threading.Lock()
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), self._answers())
+        self._http.daemon_threads = True
+
+    @property
+    def base_url(self) -> str:
+        """What `--base-url` takes."""
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        return self.base_url
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Status and body for one request."""
+        with self._lock:
+            status = self.failures.get(len(self.requests), 200)
+            self.requests.append(payload)
+        if status != 200:
+            return status, {"error": {"message": f"as asked: {status}"}}
+        if payload.get("model") not in POLICIES:
+            return 404, {"error": {"message": f"no model {payload.get('model')!r}"}}
+        prompt, limit = payload["prompt"], payload["max_tokens"]
+        tokens = -(-len(prompt) // CHARACTERS_A_TOKEN)
+        if self.window is not None and tokens + limit > self.window:
+            message = (
+                f"This model's maximum context length is {self.window} tokens. However, you "
+                f"requested {tokens + limit} tokens ({tokens} in the prompt; {limit} for the "
+                "completion)."
+            )
+            return 400, {"error": {"message": message}}
+        text = self._complete(payload["model"], prompt)
+        room = limit * CHARACTERS_A_TOKEN
+        choice = {
+            "text": text[:room],
+            "finish_reason": "length" if len(text) > room else "stop",
+        }
+        spent = -(-len(text[:room]) // CHARACTERS_A_TOKEN)
+        usage = {"prompt_tokens": tokens, "completion_tokens": spent}
+        return 200, {"choices": [choice], "usage": usage}
+
+    def _complete(self, model: str, prompt: str) -> str:
+        row = self._row(prompt)
+        if row is None:
+            return "I know no such question."
+        opening = f"{QWEN.message_start}{QWEN.assistant_role}"
+        before = prompt.count(opening) - 1
+        policy = make_policy(model, row)
+        last = prompt.rsplit(QWEN.message_start + QWEN.user_role, 1)[-1]
+        kind = "tool" if before == 0 or _TURNS_LEFT.search(last) else "final"
+        text = ""
+        for turn in range(before + 1):
+            text = policy(
+                TextRequest(
+                    context="",
+                    max_new_tokens=0,
+                    stop=(),
+                    kind=kind if turn == before else "tool",
+                )
+            )
+        return text
+
+    def _row(self, prompt: str) -> ManifestRow | None:
+        return next((row for row in self.rows if row.question in prompt), None)
+
+    def _answers(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Answers(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                status, body = server.answer(json.loads(self.rfile.read(length)))
+                encoded = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(encoded)))
+                self.end_headers()
+                self.wfile.write(encoded)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing: tests read stderr."""
+
+        return Answers
+
+
+_TURNS_LEFT = re.compile(r"\[\d+ tool turns? left")
