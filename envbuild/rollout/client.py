@@ -55,6 +55,8 @@ class CompletionsClient:
         self.sampling = sampling
         self.dialect = dialect
         self.retries = retries
+        self._answered = False
+        """A server that never answered is not waited for as long as one that went away."""
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(seconds, connect=10.0),
             limits=httpx.Limits(max_connections=connections),
@@ -81,7 +83,7 @@ class CompletionsClient:
                 response = await self._http.post(f"{self.base_url}/completions", json=payload)
             except httpx.ConnectError as e:
                 last = f"no server at {self.base_url}: {e}"
-                if attempt == self.retries:
+                if attempt == (self.retries if self._answered else 1):
                     raise ServerUnreachableError(
                         f"{last}; finished episodes are kept, run again to go on"
                     ) from e
@@ -90,6 +92,7 @@ class CompletionsClient:
             except httpx.InvalidURL as e:
                 raise ServerUnreachableError(f"--base-url {self.base_url!r} is no URL: {e}") from e
             else:
+                self._answered = True
                 if response.status_code == 200:
                     return _completion(response)
                 last = f"status {response.status_code}: {response.text[:300]}"

@@ -1,0 +1,182 @@
+"""Rollouts over real HTTP: kept, resumed after a kill, retried, clamped, refused in a sentence."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import envbuild
+from envbuild.cli.app import app
+from envbuild.errors import StateError
+from envbuild.io.episodes import JOURNAL, iter_episodes
+from envbuild.records.episode import EndedBy
+from envbuild.testing.server import PolicyServer
+from tests.small_manifest import QUESTIONS, write_small_manifest
+
+runner = CliRunner()
+ROWS = len(QUESTIONS)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+def roll(manifest: Path, out: Path, base_url: str, *more: str, model: str = "oracle") -> object:
+    arguments = ["rollout", str(manifest), "--base-url", base_url, "--model", model]
+    found = runner.invoke(app, [*arguments, "--out", str(out), "--json", *more])
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "openai"])
+def test_oracle_over_http(manifest: Path, tmp_path: Path, dialect: str) -> None:
+    server = PolicyServer(manifest)
+    with server as base_url:
+        found = roll(manifest, tmp_path, base_url, "--episodes", "2", "--dialect", dialect)
+    assert found["ended_by"] == {"submit_sql": 2 * ROWS}
+    assert all(isinstance(payload["prompt"], str) for payload in server.requests)
+    later = [payload["prompt"] for payload in server.requests if "</think>" in payload["prompt"]]
+    assert later, "the thinking of earlier turns stays in the prompt"
+    assert ("skip_special_tokens" in server.requests[0]) == (dialect == "vllm")
+    page = tmp_path / "page.html"
+    assert runner.invoke(app, ["view", str(tmp_path), "--html", str(page)]).exit_code == 0
+    assert QUESTIONS[0].question in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "endings"),
+    [
+        ("lazy", {EndedBy.SUBMIT_SQL}),
+        ("looping", {EndedBy.CALL_BUDGET, EndedBy.NO_ANSWER, EndedBy.FALLBACK}),
+        ("noisy", set(EndedBy) - {EndedBy.POLICY_ERROR}),
+    ],
+)
+def test_other_policies(manifest: Path, tmp_path: Path, model: str, endings: set[EndedBy]) -> None:
+    with PolicyServer(manifest) as base_url:
+        roll(manifest, tmp_path, base_url, "--episodes", "1", model=model)
+    assert {episode.ended_by for episode in iter_episodes(tmp_path)} <= endings
+
+
+def test_a_resume_asks_for_nothing_twice(manifest: Path, tmp_path: Path) -> None:
+    server = PolicyServer(manifest)
+    with server as base_url:
+        roll(manifest, tmp_path, base_url, "--episodes", "1")
+        before = len(server.requests)
+        roll(manifest, tmp_path, base_url, "--episodes", "1")
+        assert len(server.requests) == before
+        roll(manifest, tmp_path, base_url, "--episodes", "2")
+    assert len(server.requests) == 2 * before
+    assert len(list(iter_episodes(tmp_path))) == 2 * ROWS
+
+
+def test_a_kill_loses_nothing_finished(manifest: Path, tmp_path: Path) -> None:
+    server = PolicyServer(manifest)
+    with server as base_url:
+        command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--out"]
+        command += [str(tmp_path), "--base-url", base_url, "--model", "oracle"]
+        command += ["--episodes", "40", "--concurrency", "2"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            journal = tmp_path / JOURNAL
+            for _ in range(600):
+                if journal.exists() and journal.read_bytes().count(b"\n") >= 5:
+                    break
+                time.sleep(0.05)
+            process.send_signal(signal.SIGKILL)
+        kept = journal.read_bytes().count(b"\n")
+        assert kept >= 5
+        asked = len(server.requests)
+        roll(manifest, tmp_path, base_url, "--episodes", "40")
+    episodes = list(iter_episodes(tmp_path))
+    assert len(episodes) == 40 * ROWS == len({episode.episode_id for episode in episodes})
+    assert len(server.requests) - asked < sum(len(episode.turns) for episode in episodes)
+
+
+def test_passing_faults_are_retried_and_lasting_ones_recorded(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    with PolicyServer(manifest, failures={0: 503, 1: 429, 3: 500}) as base_url:
+        found = roll(manifest, tmp_path / "a", base_url, "--episodes", "1", "--concurrency", "1")
+    assert found["ended_by"] == {"submit_sql": ROWS}
+    broken = dict.fromkeys(range(6), 500)
+    with PolicyServer(manifest, failures=broken) as base_url:
+        found = roll(manifest, tmp_path / "b", base_url, "--episodes", "1", "--concurrency", "1")
+    assert found["ended_by"] == {"policy_error": 1, "submit_sql": ROWS - 1}
+    failed = [e for e in iter_episodes(tmp_path / "b") if e.ended_by is EndedBy.POLICY_ERROR]
+    assert "status 500" in failed[0].error
+
+
+def test_a_small_window_shortens_completions(manifest: Path, tmp_path: Path) -> None:
+    with PolicyServer(manifest, window=1500) as base_url:
+        roll(manifest, tmp_path, base_url, "--episodes", "1")
+    assert all(e.ended_by is not EndedBy.POLICY_ERROR for e in iter_episodes(tmp_path))
+
+
+def test_what_only_the_operator_can_mend_is_a_sentence(manifest: Path, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cases = [
+        (f"http://127.0.0.1:{port}/v1", "oracle", "no server at"),
+    ]
+    server = PolicyServer(manifest)
+    with server as base_url:
+        cases.append((base_url, "nobody", "refuses model 'nobody'"))
+        for url, model, said in cases:
+            found = subprocess.run(
+                [
+                    *(sys.executable, "-m", "envbuild", "rollout", str(manifest)),
+                    *("--base-url", url, "--model", model, "--episodes", "1"),
+                    *("--out", str(tmp_path / model)),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert found.returncode == 2, found.stderr
+            assert found.stdout == ""
+            assert said in found.stderr
+            assert "Traceback" not in found.stderr
+
+
+def test_ask_and_agent_over_ones_own_database(manifest: Path) -> None:
+    database = next(manifest.parent.rglob("*.sqlite"))
+    asked = QUESTIONS[0]
+    before = database.read_bytes()
+    with PolicyServer(manifest) as base_url:
+        arguments = ["ask", "--db", str(database), "--question", asked.question]
+        found = runner.invoke(
+            app, [*arguments, "--base-url", base_url, "--model", "oracle", "--json"]
+        )
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["episode"]["sql"] == asked.gold
+    assert document["rows"]
+    assert database.read_bytes() == before
+
+    def generate(prompts: list[str]) -> list[str]:
+        return ['{"tool": "submit_sql", "args": {"sql": "SELECT count(*) FROM singer"}}'] * len(
+            prompts
+        )
+
+    agent = envbuild.Agent(generate)
+    episodes = agent.run_many([("How many?", database), ("And now?", str(database))])
+    assert [e.sql for e in episodes] == ["SELECT count(*) FROM singer"] * 2
+    assert agent.run("How many?", database).ended_by is EndedBy.SUBMIT_SQL
+    with pytest.raises(StateError, match="0 completions for 1"):
+        envbuild.Agent(lambda prompts: []).run("How many?", database)
+
+
+def test_many_at_once_stay_bounded(manifest: Path, tmp_path: Path) -> None:
+    with PolicyServer(manifest) as base_url:
+        found = roll(manifest, tmp_path, base_url, "--episodes", "48", "--concurrency", "144")
+    assert found["episodes"] == 48 * ROWS
