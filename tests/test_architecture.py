@@ -144,7 +144,7 @@ def top_level_imports(path: Path) -> list[str]:
     late = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_types(node)
         for inner in ast.walk(node)
     }
     names = []
@@ -156,6 +156,11 @@ def top_level_imports(path: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names += [node.module] + [f"{node.module}.{alias.name}" for alias in node.names]
     return names
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    """True for `if TYPE_CHECKING:`, which never runs."""
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
 
 
 @pytest.mark.parametrize("statement", ["import envbuild", "import envbuild.cli.app"])
