@@ -45,5 +45,6 @@ def by_database(
     questions: pl.DataFrame, part: Part
 ) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
     """(db_id, its questions as dictionaries), in the part's order."""
+    grouped = questions.partition_by("db_id", as_dict=True)
     for db_id in part.db_ids:
-        yield db_id, questions.filter(pl.col("db_id") == db_id).iter_rows(named=True)
+        yield db_id, grouped.pop((db_id,)).iter_rows(named=True)

@@ -315,3 +315,15 @@ def test_two_corpora_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two corpora are called 'shop'"):
         build_manifest(both, tmp_path / "out", settings=ManifestSettings(), workers=1)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_parts")
+def test_a_local_ray_leaves_the_same_bytes(corpora: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    whole = bytes_of(build(corpora, tmp_path / "whole"))
+    settings = ManifestSettings(smallest=1, largest=3)
+    build_manifest(
+        open_corpora(corpora), tmp_path / "ray", settings=settings, workers=2, engine="ray"
+    )
+    assert bytes_of(tmp_path / "ray") == whole
