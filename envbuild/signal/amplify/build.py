@@ -31,8 +31,8 @@ RESTORE_TRIES = 3
 """Rounds of scenarios for golds that a whole group's rows have emptied."""
 FILL_STEPS = 4
 """Batches a table is filled in where filling it at once empties a gold."""
-LARGEST_GROUP = 12
-"""Rows of a group made to be the largest."""
+LARGEST_GROUP = 20
+"""Rows of a group made to be the largest; where more would be needed, it is left."""
 UNTIE_ROUNDS = 3
 """Passes over all golds that look for ties."""
 UNTIE_TRIES = 4
@@ -110,6 +110,8 @@ class _Run:
             self._repair(group)
             if self.settings.guided:
                 self._guide(group)
+        for sql in sqls:
+            self._guarded(partial(self._top_groups, sql))
         # rows of a later group may tie what an earlier one rests on, and so may untying itself
         for _ in range(UNTIE_ROUNDS):
             if not self._untie(sqls):
@@ -161,16 +163,17 @@ class _Run:
             self.stage.play(scene, soft=condition)
         if frame.optional:
             self.stage.play(scene, bare=True)
-        if frame.counted == "desc":
-            self._top_group(scene)
         if frame.shown:
             self.stage.group(scene, max(2, frame.siblings), duplicate=True)
 
-    def _top_group(self, scene: Scene) -> None:
-        """The largest group, of small values: the most rows are not the largest sum."""
-        counts = group_counts(scene, self.workspace.connection)
-        if counts:
-            self.stage.group(scene, min(counts[0][0] + 1, LARGEST_GROUP), weight=0.0)
+    def _top_groups(self, sql: str) -> None:
+        """The largest groups, of small values: the most rows are not the largest sum."""
+        for scene in self.scenes[sql]:
+            if scene.frame.counted == "desc":
+                counts = group_counts(scene, self.workspace.connection)
+                wanted = counts[0][0] + 1 if counts else 2
+                if wanted <= LARGEST_GROUP:
+                    self.stage.group(scene, wanted, weight=0.0)
 
     def _fill(self, name: str, target: int) -> None:
         table = self.workspace.tables[name]

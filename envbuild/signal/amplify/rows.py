@@ -180,13 +180,18 @@ def _popularity(number: int) -> int:
     return number * 2_654_435_761 % 4_294_967_296
 
 
-def weighted(table: TableRows, weight: float) -> Fixed:
-    """Values for the free numbers of a row: at `weight` of their range, 0 the smallest."""
+def weighted(table: TableRows, weight: float, rng: Random) -> Fixed:
+    """Values for the free numbers of a row: near `weight` of their range, 0 the smallest."""
     linked = {p for link in table.links for p in link.positions} | table.keyed
     numbers: Fixed = {}
     for position, plan in enumerate(table.plans):
-        free = position not in linked and not (plan.unique or plan.spread or plan.allowed)
-        if free and plan.kind in (Kind.INTEGER, Kind.REAL):
-            value = plan.low + weight * (plan.high - plan.low)
-            numbers[position] = stored(round(value, 2), plan.affinity)
+        free = position not in linked and not (plan.unique or plan.allowed)
+        if not free or plan.kind not in (Kind.INTEGER, Kind.REAL):
+            continue
+        place = weight + (0.1 if weight < 0.5 else -0.1) * rng.random()
+        drawn = round(plan.low + place * (plan.high - plan.low), 2)
+        whole = plan.kind is Kind.INTEGER
+        value = stored(int(drawn) if whole else drawn, plan.affinity)
+        if not plan.spread or not table.having(position, value):
+            numbers[position] = value
     return numbers

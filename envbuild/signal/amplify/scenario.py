@@ -287,7 +287,7 @@ class Stage:
                     values[root] = cells[position]
             return holder
         if weight is not None:
-            fixed = {**weighted(table, weight), **fixed}
+            fixed = {**weighted(table, weight, self.rng), **fixed}
         return self.maker.make(table, fixed)
 
     def _holder(self, table: TableRows, fixed: Fixed) -> int | None:
