@@ -75,7 +75,7 @@ def _show(app: typer.Typer, out: Path, shown: dict[str, str]) -> None:
     typer.echo("\nBuckets of the first corpus, by masked length of the gold SQL")
     invoke(app, ("buckets", str(corpus / measured[0].folder.name), "--shares", "0.20,0.25,0.55"))
     typer.echo("One sampled schema")
-    invoke(app, ("sample", str(corpus / "demo_sqale"), "--limit", "1"))
+    invoke(app, ("sample", str(corpus / "demo_sqale"), "--limit", "1", "--tables", "6"))
     typer.echo(f"The question pool:  {manifest / 'manifest.parquet'}")
     typer.echo(f"What is wrong:      {out / 'preflight.html'}")
     typer.echo(f"Try it yourself:    envbuild play {manifest}")

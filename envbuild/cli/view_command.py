@@ -40,6 +40,7 @@ def view(
     from envbuild.manifest.read import open_manifest
     from envbuild.records.reward import RewardBreakdown
     from envbuild.rollout.page import render_episodes
+    from envbuild.rollout.score import REWARDS_FILE
 
     chosen = list(islice(iter_episodes(episodes), limit))
     try:
@@ -52,7 +53,7 @@ def view(
             raise
         typer.echo(f"questions and golds are not shown: {e}", err=True)
         rows = {}
-    rewards_file = episodes / "rewards.parquet"
+    rewards_file = episodes / REWARDS_FILE
     rewards = (
         {r.episode_id: r for r in iter_records(rewards_file, RewardBreakdown)}
         if rewards_file.exists()

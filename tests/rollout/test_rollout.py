@@ -47,6 +47,9 @@ def test_oracle_over_http(manifest: Path, tmp_path: Path, dialect: str) -> None:
     later = [payload["prompt"] for payload in server.requests if "</think>" in payload["prompt"]]
     assert later, "the thinking of earlier turns stays in the prompt"
     assert ("skip_special_tokens" in server.requests[0]) == (dialect == "vllm")
+    scored = runner.invoke(app, ["score", str(tmp_path), "--json"])
+    assert scored.exit_code == 0, scored.output
+    assert json.loads(scored.stdout)["mean_reward"] == 3.0
     page = tmp_path / "page.html"
     assert runner.invoke(app, ["view", str(tmp_path), "--html", str(page)]).exit_code == 0
     assert QUESTIONS[0].question in page.read_text()

@@ -1,0 +1,38 @@
+"""The README against the command line: every command has its row, its help and an example."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+TABLE = sorted(re.findall(r"^\| `([a-z-]+)` \|", README, flags=re.MULTILINE))
+
+runner = CliRunner()
+
+
+def test_the_table_lists_exactly_the_commands() -> None:
+    assert TABLE == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    found = runner.invoke(app, [command, "--help"])
+    assert found.exit_code == 0
+    assert f"envbuild {command}" in " ".join(found.stdout.split())
+
+
+def test_commands_that_the_readme_shows_exist() -> None:
+    shown = set(re.findall(r"(?:^|\$ |`|\| )envbuild ([a-z-]+)", README, flags=re.MULTILINE))
+    assert shown <= set(COMMANDS)
+    assert len(shown) > 15
+
+
+def test_files_that_the_readme_links_exist() -> None:
+    root = Path(__file__).parent.parent
+    for target in re.findall(r"\]\((?!http)([^)#]+)", README):
+        assert (root / target).exists(), target
