@@ -6,6 +6,7 @@ from statistics import median
 
 import msgspec
 
+from envbuild.errors import CorpusError
 from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, UNDETERMINED
 from envbuild.preflight.drafts import Draft, as_finding
 from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject
@@ -45,7 +46,7 @@ def check_database(given: DatabaseInput, limits: Limits) -> CheckedDatabase:
             drafts += check(database)
         for found in _golds(database, gold):
             drafts += found
-    except SQLiteError as e:  # a damaged page is met only when it is read
+    except (SQLiteError, CorpusError) as e:  # a damaged page is met only when it is read
         drafts.append(database.finding("unreadable_database", f"SQLite fails on it: {e}"))
     finally:
         database.close()

@@ -5,7 +5,7 @@ bare column wrapped in MIN and then in MAX, the two results are equal exactly wh
 one value a group. The text is spliced, not rendered anew: nothing else of it changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import sqlglot
@@ -64,12 +64,11 @@ def _bare_columns(select: exp.Select, column_names: frozenset[str]) -> Iterator[
         return
     if sum(_is_extreme(a) for a in aggregates) == 1:
         return
-    keys = {_text(key) for key in group.expressions} if group else set()
+    keys = _Keys.of(group.expressions if group else ())
     aliases = {fold_name(e.alias) for e in select.expressions if e.alias}
     sources = set(_sources(select))
     for position, projection in enumerate(select.expressions, start=1):
-        names = {str(position), fold_name(projection.alias or ""), _text(projection.unalias())}
-        if not names & keys:
+        if not keys.name(projection, position):
             yield from _columns(projection, column_names, sources, keys, frozenset())
     for part in outside:
         yield from _columns(part, column_names, sources, keys, frozenset(aliases))
@@ -79,7 +78,7 @@ def _columns(
     node: exp.Expr,
     column_names: frozenset[str],
     sources: set[str],
-    keys: set[str],
+    keys: "_Keys",
     aliases: frozenset[str],
 ) -> Iterator[exp.Column]:
     """Columns below `node` outside aggregates, inner queries and group keys."""
@@ -88,11 +87,36 @@ def _columns(
         own = (
             fold_name(node.table) in sources if node.table else fold_name(node.name) not in aliases
         )
-        if known and own and _text(node) not in keys:
+        if known and own and not keys.hold(node):
             yield node
-    elif not (isinstance(node, exp.Query) or _is_aggregate(node) or _text(node) in keys):
+    elif not (isinstance(node, exp.Query) or _is_aggregate(node) or keys.hold(node)):
         for child in node.iter_expressions():
             yield from _columns(child, column_names, sources, keys, aliases)
+
+
+class _Keys(NamedTuple):
+    """The expressions of a GROUP BY, as text; rendering is dear, so columns stand apart."""
+
+    columns: frozenset[str]
+    others: frozenset[str]
+
+    @classmethod
+    def of(cls, expressions: Iterable[exp.Expr]) -> "_Keys":
+        columns = [e for e in expressions if isinstance(e, exp.Column)]
+        others = [e for e in expressions if not isinstance(e, exp.Column)]
+        return cls(frozenset(map(_text, columns)), frozenset(map(_text, others)))
+
+    def hold(self, node: exp.Expr) -> bool:
+        """Whether the node is one of them, word by word."""
+        known = self.columns if isinstance(node, exp.Column) else self.others
+        return bool(known) and _text(node) in known
+
+    def name(self, projection: exp.Expr, position: int) -> bool:
+        """Whether they name a result column: by alias, position or text."""
+        alias = fold_name(projection.alias or "")
+        return (
+            alias in self.columns or str(position) in self.others or self.hold(projection.unalias())
+        )
 
 
 def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -127,6 +151,8 @@ def _sources(select: exp.Select) -> Iterator[str]:
 
 
 def _text(node: exp.Expr) -> str:
+    if isinstance(node, exp.Column):  # nearly all, and rendering is dear
+        return fold_name(".".join(part.name for part in node.parts))
     return fold_name(node.sql(dialect="sqlite"))
 
 

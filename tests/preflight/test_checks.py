@@ -210,3 +210,20 @@ def test_many_questions_are_read_in_passes(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("envbuild.preflight.shards.QUESTIONS_HELD", 11)
     assert check_corpora(open_corpora(root), workers=1) == once
     assert once.corpora[0].gold.golds == 40
+
+
+def test_a_damaged_page_is_a_finding(tmp_path: Path) -> None:
+    filler = "".join(f"INSERT INTO t VALUES ('{'x' * 900}');" for _ in range(200))
+    root = build_corpus(
+        tmp_path / "c",
+        {"hurt": f"CREATE TABLE t(s TEXT); {filler}", "well": SHOP},
+        [ask("hurt", "SELECT max(s) FROM t"), ask("well", "SELECT name FROM shop")],
+    )
+    file = root / "databases/hurt/hurt.sqlite"
+    content = bytearray(file.read_bytes())
+    content[4096 * 20 : 4096 * 21] = b"\xaa" * 4096
+    file.write_bytes(content)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    codes = {f.code: f.findings for f in report.findings}
+    assert codes.keys() & {"unreadable_database", "gold_error"}
+    assert report.gold.ok == 1
