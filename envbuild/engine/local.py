@@ -85,8 +85,8 @@ class _Pool:
         self.size = workers
         self.on_crash = on_crash
         self.workers: list[_Worker] = []
-        self.running: dict[int, tuple[bytes, Any]] = {}
-        """Shards handed out, pickled and (for on_crash) as they are."""
+        self.running: dict[int, bytes] = {}
+        """Shards handed out, pickled with their index."""
         self.again: collections.deque[int] = collections.deque()
         """Shards whose worker died before they were done."""
         self.crashes: collections.Counter[int] = collections.Counter()
@@ -125,7 +125,7 @@ class _Pool:
                 self.workers.append(worker)
             worker.held.append(index)
             try:
-                worker.connection.send_bytes(self.running[index][0])
+                worker.connection.send_bytes(self.running[index])
             except OSError:  # it died meanwhile; _collect will see that
                 return
 
@@ -139,8 +139,7 @@ class _Pool:
         except StopIteration:
             self.exhausted = True
             return None
-        kept = shard if self.on_crash else None
-        self.running[index] = (pickle.dumps((index, shard), protocol=5), kept)
+        self.running[index] = pickle.dumps((index, shard), protocol=5)
         return index
 
     def _collect(self) -> None:
@@ -170,7 +169,7 @@ class _Pool:
         if self.crashes[guilty] < ATTEMPTS:
             self.again.appendleft(guilty)
             return
-        _, shard = self.running.pop(guilty)
+        _, shard = pickle.loads(self.running.pop(guilty))
         if self.on_crash is None:
             raise WorkerError(f"a worker process died twice on the same shard: {reason}")
         self.done[guilty] = self.on_crash(shard, reason)

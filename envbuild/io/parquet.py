@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from envbuild.errors import CorpusFolderError
+from envbuild.io.arrow_columns import arrow_column
 from envbuild.io.files import atomic_path
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -125,7 +126,7 @@ def parquet_metadata(path: Path) -> dict[str, str]:
 def columns_of(records: Sequence[msgspec.Struct], schema: pa.Schema) -> pa.RecordBatch:
     """One record batch of these records, column by column."""
     arrays = [
-        pa.array([_plain(getattr(record, field.name)) for record in records], type=field.type)
+        arrow_column([_plain(getattr(record, field.name)) for record in records], field.type)
         for field in schema
     ]
     return pa.record_batch(arrays, schema=schema)

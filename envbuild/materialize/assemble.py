@@ -12,6 +12,7 @@ import pyarrow as pa
 from envbuild.corpora.folder_files import PARTS_FOLDER
 from envbuild.corpora.source import Source
 from envbuild.errors import CorpusFolderError
+from envbuild.io.arrow_columns import arrow_column
 from envbuild.io.parquet import arrow_schema, columns_of, write_batches
 from envbuild.materialize.units import Outcome, read_part
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
@@ -184,7 +185,7 @@ def _batches(
 
     def batch() -> pa.RecordBatch:
         plain = columns_of(chunk, schema)
-        names = pa.array([corpus] * len(chunk), type=pa.string())
+        names = arrow_column([corpus] * len(chunk), pa.string())
         return plain.set_column(place, schema.field(place), names)
 
     for row in rows:
