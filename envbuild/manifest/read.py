@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -45,12 +46,18 @@ def open_manifest(path: Path) -> Manifest:
 
 
 class Manifest:
-    """An open manifest; rows and gold results are decoded when they are asked for."""
+    """An open manifest; rows and gold results are decoded when they are asked for.
+
+    Usable from any thread, and after pickling: it is then opened again where it lies.
+    """
 
     def __init__(self, root: Path, index: dict[str, Any]) -> None:
         self.root = root
         self.index = index
         """manifest.json as written: configuration, counts, versions."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_manifest, (self.root,)
 
     @cached_property
     def rows(self) -> ManifestRows:
@@ -115,22 +122,26 @@ class _GroupedRecords:
             starts.append(starts[-1] + self.file.metadata.row_group(group).num_rows)
         self.starts = starts
         self.kept: OrderedDict[int, pa.Table] = OrderedDict()
+        self.lock = threading.Lock()
 
     def __len__(self) -> int:
         return self.starts[-1]
 
     def __getitem__(self, place: int) -> Any:
         group = bisect_left(self.starts, place + 1) - 1
-        table = self.kept.get(group)
-        if table is None:
-            table = self.file.read_row_group(group).combine_chunks()
-            self.kept[group] = table
-            if len(self.kept) > KEPT_GROUPS:
-                self.kept.popitem(last=False)
-        else:
-            self.kept.move_to_end(group)
+        with self.lock:
+            table = self._group(group)
         row = table.slice(place - self.starts[group], 1).to_pylist()[0]
         return msgspec.convert(row, self.record)
+
+    def _group(self, group: int) -> pa.Table:
+        table = self.kept.get(group)
+        if table is None:
+            table = self.kept[group] = self.file.read_row_group(group).combine_chunks()
+            if len(self.kept) > KEPT_GROUPS:
+                self.kept.popitem(last=False)
+        self.kept.move_to_end(group)
+        return table
 
 
 class ManifestRows(Sequence[ManifestRow]):
@@ -139,6 +150,9 @@ class ManifestRows(Sequence[ManifestRow]):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._records = _GroupedRecords(path, ManifestRow)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ManifestRows, (self.path,)
 
     def __len__(self) -> int:
         return len(self._records)

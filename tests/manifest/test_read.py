@@ -1,5 +1,7 @@
 """A manifest folder read back: rows by id and position, gold results typed."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -51,6 +53,16 @@ def test_rows_by_position_and_id(folder: Path) -> None:
     assert open_manifest(folder / "manifest.parquet").row("c/d/003").findings == ("empty_gold",)
     with pytest.raises(UnknownNameError, match="c/d/098"):
         manifest.row("c/d/0999")
+
+
+def test_threads_and_pickles_read_the_same(folder: Path) -> None:
+    manifest = open_manifest(folder)
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(manifest.row, [f"c/d/{n % 100:03}" for n in range(400)]))
+    assert rows == [row_of(n % 100) for n in range(400)]
+    again = pickle.loads(pickle.dumps(manifest))
+    assert again.row("c/d/007") == row_of(7)
+    assert pickle.loads(pickle.dumps(manifest.rows))[7] == row_of(7)
 
 
 def test_gold_values_keep_their_types(folder: Path) -> None:
