@@ -12,8 +12,8 @@ import pytest
 ATTACKS = [
     json.loads(line) for line in Path(__file__).with_name("attacks.jsonl").read_text().splitlines()
 ]
-SECONDS = 0.5
-SLACK = 0.3
+SECONDS = 1.0
+SLACK = 0.5
 """Seconds for a busy machine, and for starting a worker."""
 HEAVY = {"recursion", "join", "value", "opcode", "pattern", "json"}
 """Kinds that are there to last."""
