@@ -5,8 +5,6 @@ it runs: writing, ATTACH, PRAGMA in every form (as a table function too), transa
 objects, and functions that reach outside the database.
 """
 
-from collections.abc import Container
-
 import apsw
 
 from envbuild.sql.names import fold_name
@@ -57,12 +55,32 @@ UNSTOPPABLE_FUNCTIONS = _names("median percentile percentile_cont percentile_dis
 """Functions of which one call may last for seconds within any useful limit on values."""
 
 
-class Authorizer:
-    """SQLite's authorizer callback for one statement; remembers what it saw."""
+_PLAIN, _SLOW, _UNSTOPPABLE = range(3)
 
-    def __init__(self, own_tables: Container[str]) -> None:
-        self.own_tables = own_tables
-        """Folded names of the database's real tables, which may be called `dbstat`."""
+
+def _kind(name: str) -> int:
+    if name in UNSTOPPABLE_FUNCTIONS:
+        return _UNSTOPPABLE
+    return _SLOW if name in SLOW_FUNCTIONS or name.startswith("json") else _PLAIN
+
+
+_KINDS = {name: _kind(name) for name in FUNCTIONS}
+
+
+class Authorizer:
+    """SQLite's authorizer for one session's statements; remembers what the last one asked for."""
+
+    __slots__ = ("denied", "harmless", "own_tables", "revealing", "slow_calls", "unstoppable")
+
+    def __init__(self) -> None:
+        self.own_tables: frozenset[str] = frozenset()
+        """Folded names of the database's tables, once one is called like a built-in table."""
+        self.harmless: set[str | None] = set()
+        """Tables seen before, so that each is looked at once."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the last statement."""
         self.slow_calls = 0
         """Calls of slow functions in the text, views included."""
         self.unstoppable = False
@@ -70,30 +88,32 @@ class Authorizer:
         self.revealing = ""
         """The built-in table that was refused, unless the database has one of its own."""
 
-    def __call__(
+    def check(
         self, action: int, first: str | None, second: str | None, database: str | None, view: object
     ) -> int:
+        """SQLite's callback, once for each thing a statement would do."""
         if action == apsw.SQLITE_READ:
-            table = fold_name(first or "")
-            if self._reveals(table):
-                self.revealing = table
-                return self._deny()
+            if first in self.harmless or self._is_table(first):
+                return apsw.SQLITE_OK
         elif action == apsw.SQLITE_FUNCTION:
-            name = fold_name(second or "")
-            if name not in FUNCTIONS:
-                return self._deny()
-            if name in SLOW_FUNCTIONS or name.startswith("json"):
+            kind = _KINDS.get(second or "")
+            if kind == _SLOW:
                 self.slow_calls += 1
-            elif name in UNSTOPPABLE_FUNCTIONS:
+            elif kind == _UNSTOPPABLE:
                 self.unstoppable = True
-        elif action not in ACTIONS:
-            return self._deny()
-        return apsw.SQLITE_OK
-
-    def _reveals(self, table: str) -> bool:
-        built_in = table in BUILT_IN_TABLES or table.startswith("pragma_")
-        return built_in and table not in self.own_tables
-
-    def _deny(self) -> int:
+            if kind is not None:
+                return apsw.SQLITE_OK
+        elif action in ACTIONS:
+            return apsw.SQLITE_OK
         self.denied = True
         return apsw.SQLITE_DENY
+
+    def _is_table(self, name: str | None) -> bool:
+        table = fold_name(name or "")
+        if table in BUILT_IN_TABLES or table.startswith("pragma_"):
+            if table not in self.own_tables:
+                self.revealing = table
+                return False
+        else:
+            self.harmless.add(name)
+        return True

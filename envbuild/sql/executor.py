@@ -40,6 +40,18 @@ _left_to_the_parent: list[apsw.Connection] = []
 """Connections inherited by a fork: closing them here could wait for a lock held over there."""
 
 
+_forks = 0
+"""How many forks lie between this process and the one that imported this module."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 class Session:
     """One database, opened once for reading, on which statement after statement may run.
 
@@ -65,7 +77,6 @@ class Session:
         self.isolated = isolated
         self._origin = origin
         self._connection = connection
-        self._own_tables: frozenset[str] = frozenset()
         self._begin()
 
     @classmethod
@@ -89,7 +100,7 @@ class Session:
     @property
     def connection(self) -> apsw.Connection:
         """The connection of this process; free of handlers and authorizer between runs."""
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             self._reopen()
         return self._connection
 
@@ -115,7 +126,7 @@ class Session:
         """Releases the descriptor, and the worker where nobody else uses it; idempotent."""
         if self._worker is not None:
             self._worker.close()
-        if os.getpid() == self._pid:
+        if self._forks == _forks:
             self._connection.close()
 
     def __enter__(self) -> "Session":
@@ -141,37 +152,48 @@ class Session:
             if mode is Mode.ISOLATED and self._worker is not None:
                 return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
             try:
-                return self.run_here(sql, limits, mode=mode, deadline=deadline)
+                return self.run_here(sql, limits, mode, deadline)
             except NotHere as e:
                 mode = e.mode
 
-    def run_here(self, sql: str, limits: Limits, *, mode: Mode, deadline: float) -> QueryResult:
+    def run_here(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
         """The run in this process. Raises NotHere where the statement needs another mode."""
         connection = self.connection
-
-        def once(text: str) -> QueryResult:
-            authorizer = Authorizer(self._own_tables)
-            run = Run(connection, limits, mode=mode, authorizer=authorizer, deadline=deadline)
-            result = run.result(text)
-            if result.outcome is Outcome.DENIED and authorizer.revealing:
-                tables = _table_names(connection)
-                if authorizer.revealing in tables and authorizer.revealing not in self._own_tables:
-                    self._own_tables = tables  # a table of the database's own, whatever its name
-                    return once(text)
-            return result
-
+        authorizer = self._authorizer
         try:
-            result = once(sql)
+            result = Run(connection, limits, mode, authorizer, deadline).result(sql)
+            if authorizer.revealing and self._owns_refused(connection):
+                result = Run(connection, limits, mode, authorizer, deadline).result(sql)
         except UnicodeDecodeError:
-            columns = _column_names(connection, sql)
-            wrapped = once(text_as_blobs(sql, len(columns)))
-            return lossy_rows(wrapped, columns, encoding=_encoding(connection))
+            return self._run_lossy(sql, limits, mode, deadline)
         if result.error and isinstance(self._origin, Path):
             return _without_path(result, self._origin)
         return result
 
+    def _run_lossy(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
+        """The run of a statement whose result, or whose columns, have undecodable text."""
+        connection = self.connection
+        try:
+            columns = _column_names(connection, sql)
+        except UnicodeDecodeError:
+            return QueryResult(outcome=Outcome.ERROR, error="a column's name is not valid text")
+        run = Run(connection, limits, mode, self._authorizer, deadline)
+        wrapped = run.result(text_as_blobs(sql, len(columns)))
+        return lossy_rows(wrapped, columns, encoding=_encoding(connection))
+
+    def _owns_refused(self, connection: apsw.Connection) -> bool:
+        """Was the built-in table that was refused really a table of the database's own?"""
+        refused = self._authorizer.revealing
+        if not refused or self._authorizer.own_tables:
+            return False
+        names = connection.execute("SELECT name FROM main.sqlite_schema", can_cache=False)
+        own = frozenset(fold_name(str(name)) for (name,) in names)
+        self._authorizer.own_tables = own
+        return refused in own
+
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._forks = _forks
+        self._authorizer = Authorizer()
         self._lock = threading.RLock()
         self._worker = WorkerSession(self._origin) if self._origin is not None else None
         if self._origin is not None:
@@ -196,11 +218,6 @@ def _open(origin: Path | bytes) -> apsw.Connection:
         reason = str(e).replace(str(origin), origin.name)
         raise CorpusError("database_unreadable", f"{origin.name}: {reason}") from e
     return connection
-
-
-def _table_names(connection: apsw.Connection) -> frozenset[str]:
-    names = connection.execute("SELECT name FROM main.sqlite_schema", can_cache=False)
-    return frozenset(fold_name(str(name)) for (name,) in names)
 
 
 def _column_names(connection: apsw.Connection, sql: str) -> tuple[str, ...]:

@@ -23,22 +23,29 @@ class GoldRows:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        self.counts = Counter(rows)
-        self.repeats = len(self.counts) < len(rows)
-        """Some row occurs more than once."""
+        counts = Counter(rows)
+        self.times = list(counts.values())
+        """How often each distinct row occurs."""
+        self.place = {row: place for place, row in enumerate(counts)}
+        """Distinct row -> its position in `times`; a predicted row is hashed once, here."""
 
     def overlap(self, predicted: Rows) -> int:
         """Size of the multiset intersection with `predicted`."""
-        counts = self.counts
-        distinct = set(predicted)
-        if not self.repeats or len(distinct) == len(predicted):
-            return len(distinct & counts.keys())
-        seen = Counter(predicted)
-        return sum(min(times, counts[row]) for row, times in seen.items() if row in counts)
+        if predicted == self.rows:
+            return len(predicted)
+        places = map(self.place.get, predicted)
+        if len(self.times) == len(self.rows):  # no gold row repeats, so each counts once
+            distinct = set(places)
+            return len(distinct) - (None in distinct)
+        found = Counter(place for place in places if place is not None)
+        times = self.times
+        return sum(min(count, times[place]) for place, count in found.items())
 
     def equals(self, predicted: Rows) -> bool:
         """Equal as multisets."""
-        return len(predicted) == len(self.rows) and self.overlap(predicted) == len(predicted)
+        if len(predicted) != len(self.rows):
+            return False
+        return predicted == self.rows or self.overlap(predicted) == len(predicted)
 
     def f1(self, predicted: Rows) -> float:
         """F1 over the multisets of rows, 0.0 to 1.0; both empty 1, one empty 0."""

@@ -3,6 +3,7 @@
 `sql.executor` decides where a statement runs and with which strictness; this is the run itself.
 """
 
+import math
 import time
 from enum import Enum
 from itertools import islice
@@ -19,15 +20,15 @@ SHORT_VALUE = 4096
 """Bytes a value may have in the quick mode; every function call then ends within milliseconds."""
 CHUNK_CELLS = 16_384
 """Cells fetched between two looks at the size: at most 64 MB of short values."""
-_LAZY_STEPS, _WATCHFUL_STEPS = 10_000, 1_000
-"""VM instructions between two looks at the limits. Measured on a long scan: 0 to 2 % and 8 %."""
+_LAZY_STEPS = 10_000
+"""VM instructions between two looks at the limits: costs up to 2 % of a long scan."""
 _CAREFUL_STEPS = 250
 """The same where values may be long: an instruction may then move a megabyte."""
 _SLOW_CALLS = 64
 """Calls of slow functions that a statement may hold in the quick mode: 2 ms each at the worst."""
 _CAREFUL_CHARACTERS = 1_000
 """Length of a statement in the careful mode: room for some sixty calls that make a megabyte."""
-_PREPARE_CHECKS = 1_000
+_PREPARE_STEPS = 10_000_000
 _SECONDS_A_SCAN = 0.1
 """Time between two looks at the temporary files: half a millisecond each."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -58,11 +59,19 @@ class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs into
 class Run:
     """One statement's use of its limits, on a connection that nobody else uses meanwhile."""
 
+    statements = 0
+    columns: tuple[str, ...] = ()
+    spent = ""
+    looked = False
+    next_scan = math.inf
+    memory_before = 0
+    steps_a_check = _LAZY_STEPS
+    steps_left = _PREPARE_STEPS
+
     def __init__(
         self,
         connection: apsw.Connection,
         limits: Limits,
-        *,
         mode: Mode,
         authorizer: Authorizer,
         deadline: float,
@@ -73,13 +82,8 @@ class Run:
         self.authorizer = authorizer
         self.deadline = deadline
         """`time.monotonic()` at which the wall clock is spent."""
-        self.steps_a_check = _LAZY_STEPS if mode is Mode.QUICK else _CAREFUL_STEPS
-        self.steps_left = _PREPARE_CHECKS * self.steps_a_check
-        self.statements = 0
-        self.columns: tuple[str, ...] = ()
-        self.spent = ""
-        self.memory_before = apsw.memory_used()
-        self.next_scan = deadline - limits.seconds + _SECONDS_A_SCAN
+        if mode is not Mode.QUICK:
+            self.steps_a_check = _CAREFUL_STEPS
 
     def result(self, sql: str) -> QueryResult:
         """What the statement came to. Raises NotHere, and UnicodeDecodeError for undecodable text.
@@ -87,19 +91,18 @@ class Run:
         The connection is left as it was found: no handler, authorizer or limit stays behind.
         """
         connection, limits = self.connection, self.limits
+        self.authorizer.reset()
         before = connection.authorizer
         longest = SHORT_VALUE if self.mode is Mode.QUICK else limits.value_bytes
         length = connection.limit(apsw.SQLITE_LIMIT_LENGTH, min(longest, limits.value_bytes))
-        connection.authorizer = self.authorizer
+        connection.authorizer = self.authorizer.check
         connection.set_progress_handler(self._look, self.steps_a_check)
-        connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
         cursor = connection.cursor()
         cursor.exec_trace = self._starts
-        _RUNNING.add(self)
         try:
             found = self._fetch(cursor, sql)
             cursor.close(True)
-            return self._spilled() or found
+            return self._spilled() or found if self.looked else found
         except apsw.Error as e:
             return self._failed(e)
         except MemoryError:
@@ -107,7 +110,8 @@ class Run:
         except RecursionError:
             return QueryResult(outcome=Outcome.ERROR, error="the statement is nested too deeply")
         finally:
-            _RUNNING.discard(self)
+            if self.looked:
+                _RUNNING.discard(self)
             cursor.close(True)
             connection.set_progress_handler(None)
             connection.authorizer = before
@@ -125,8 +129,8 @@ class Run:
             raise NotHere(Mode.ISOLATED)
         self.columns = tuple([column[0] for column in description])
         if self.authorizer.slow_calls and self.mode is Mode.QUICK:
-            self.steps_a_check = _WATCHFUL_STEPS
-            self.connection.set_progress_handler(self._look, _WATCHFUL_STEPS)
+            self.steps_a_check = _watchful_steps(self.limits.seconds)
+            self.connection.set_progress_handler(self._look, self.steps_a_check)
         self.steps_left = max(self.limits.vm_steps, self.steps_a_check)
         return True
 
@@ -146,6 +150,8 @@ class Run:
         """SQLite's callback every `steps_a_check` instructions: True interrupts."""
         self.steps_left -= self.steps_a_check
         now = time.monotonic()
+        if not self.looked:
+            self._begin_watch(now)
         if self.steps_left <= 0:
             self.spent = "the query ran out of its step budget"
         elif now > self.deadline:
@@ -157,6 +163,14 @@ class Run:
             if self._share(held_temporary_bytes()):
                 self.spent = "the query ran out of temporary space"
         return bool(self.spent)
+
+    def _begin_watch(self, now: float) -> None:
+        """A statement that ends before the first look can have used next to nothing."""
+        self.looked = True
+        _RUNNING.add(self)
+        self.next_scan = now + _SECONDS_A_SCAN
+        self.memory_before = apsw.memory_used()
+        self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
 
     def _share(self, used: int) -> bool:
         """Is this more than the running statements may use together? The counts know no owner."""
@@ -171,17 +185,18 @@ class Run:
 
     def _fetch(self, cursor: apsw.Cursor, sql: str) -> QueryResult:
         limits = self.limits
-        rows: list[Row] = []
-        left = limits.result_bytes
         source = iter(cursor.execute(sql, can_cache=False))
         if self.statements != 1:
             return QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
-        chunk = 1 if self.mode is not Mode.QUICK else max(1, CHUNK_CELLS // len(self.columns))
-        free = left // ((SHORT_VALUE + 8) * len(self.columns)) if self.mode is Mode.QUICK else 0
+        width, left = len(self.columns), limits.result_bytes
+        quick = self.mode is Mode.QUICK
+        chunk = max(1, CHUNK_CELLS // width) if quick else 1
+        free = left // ((SHORT_VALUE + 8) * width) if quick else 0
+        rows: list[Row] = []
         while True:
             wanted = min(chunk, limits.rows + 1 - len(rows))
             found: list[Row] = list(islice(source, wanted))
-            rows += found
+            rows.extend(found)
             if len(rows) > free:  # so many rows could, at their longest, be too many bytes
                 size = len(_encode(found if free < 0 else rows))
                 free = -1
@@ -217,6 +232,14 @@ class Run:
         return QueryResult(
             outcome=Outcome.ERROR, error=message, parsed=not is_syntax_error(message)
         )
+
+
+def _watchful_steps(seconds: float) -> int:
+    """Instructions between two looks where each call may take 2 ms: a fifth of the time allowed.
+
+    1,000 cost 8 % of a long scan, 10,000 next to nothing.
+    """
+    return min(_LAZY_STEPS, max(1_000, int(seconds * 500)))
 
 
 def _rows_within(rows: list[Row], size: int) -> tuple[int, int]:

@@ -56,9 +56,7 @@ def _answer(request: Request, databases: OrderedDict[int, Session]) -> Answer:
     signal.setitimer(signal.ITIMER_REAL, request.seconds + ALARM_SECONDS)
     try:
         deadline = time.monotonic() + request.seconds
-        result = session.run_here(
-            request.sql, request.limits, mode=Mode.ISOLATED, deadline=deadline
-        )
+        result = session.run_here(request.sql, request.limits, Mode.ISOLATED, deadline)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return Answer.of(result)
