@@ -32,23 +32,37 @@ except ModuleNotFoundError as e:
 MODES = ("conversation", "string")
 
 
-def register_environment() -> None:
-    """Registers the environment; call it in the Ray task that starts the trainer."""
-    if ENV_CLASS not in registry:
-        register(id=ENV_CLASS, entry_point="envbuild.adapters.skyrl:EpisodeEnv")
+def register_environment(*, mode: str = "conversation", manifest: str | None = None) -> None:
+    """Registers the environment; call it in the Ray task that starts the trainer.
+
+    SkyRL has no configuration for an environment it does not know, so what it needs is given here:
+    the `mode` that `use_conversation_multi_turn` asks for, and the manifest ($ENVBUILD_MANIFEST).
+    """
+    if mode not in MODES:
+        raise UnknownNameError("multi-turn mode", mode, MODES)
+    registry.pop(ENV_CLASS, None)
+    register(
+        id=ENV_CLASS,
+        entry_point="envbuild.adapters.skyrl:EpisodeEnv",
+        kwargs={"mode": mode, "manifest": manifest},
+    )
 
 
 class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent where types are checked
     """One episode of a manifest row: `init`, then `step` until `done`."""
 
-    def __init__(self, env_config: Any, extras: Mapping[str, Any]) -> None:
-        """`env_config` may name a `manifest` (else $ENVBUILD_MANIFEST) and a `mode`."""
+    def __init__(
+        self,
+        env_config: Any,
+        extras: Mapping[str, Any],
+        *,
+        mode: str = "conversation",
+        manifest: str | None = None,
+    ) -> None:
+        """`mode` and `manifest` come from `register_environment`; `env_config` is not used."""
         super().__init__()
-        options = dict(env_config or {})
-        self.mode = str(options.get("mode", "conversation"))
-        if self.mode not in MODES:
-            raise UnknownNameError("multi-turn mode", self.mode, MODES)
-        self.rollouts = shared_rollouts(options.get("manifest"))
+        self.mode = mode
+        self.rollouts = shared_rollouts(manifest)
         self.ticket = msgspec.json.decode(extras["env_json"], type=Ticket)
         given = extras.get("candidate")
         self.candidate = next_candidate(self.ticket) if given is None else int(given)

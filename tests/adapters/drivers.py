@@ -153,7 +153,7 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
 
     from envbuild.adapters.skyrl import register_environment
 
-    register_environment()
+    register_environment(mode=mode, manifest=str(manifest))
     rollouts = Rollouts(manifest)
     tokenizer = ByteTokenizer()
     outcomes = []
@@ -161,7 +161,7 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
     for candidate, completions in enumerate(GROUP):
         env = skyrl_gym.make(
             "envbuild",
-            env_config={"manifest": str(manifest), "mode": mode},
+            env_config={},
             extras={
                 "env_json": msgspec.json.encode(ticket(rollouts)).decode(),
                 "candidate": candidate,

@@ -36,10 +36,9 @@ def rows(manifest: Path, tmp_path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def make(manifest: Path, row: dict[str, Any], **options: Any) -> EpisodeEnv:
-    register_environment()
-    config = {"manifest": str(manifest), **options}
-    return skyrl_gym.make(row["env_class"], env_config=config, extras=dict(row))
+def make(manifest: Path | None, row: dict[str, Any]) -> EpisodeEnv:
+    register_environment(manifest=str(manifest) if manifest else None)
+    return skyrl_gym.make(row["env_class"], env_config={}, extras=dict(row))
 
 
 def play(env: EpisodeEnv, lines: Any) -> Any:
@@ -88,7 +87,7 @@ def test_what_is_wrong_is_said(
     manifest: Path, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnknownNameError, match="conversation, string"):
-        make(manifest, rows[0], mode="chat")
+        register_environment(mode="chat")
     monkeypatch.delenv("ENVBUILD_MANIFEST", raising=False)
     with pytest.raises(ConfigurationError, match="ENVBUILD_MANIFEST"):
-        make(manifest, rows[0], manifest="")
+        make(None, rows[0])

@@ -1,0 +1,115 @@
+"""SkyRL's own generator with the environment, and ours over ids, on a scripted engine.
+
+Needs SkyRL itself (Python 3.12): pip install 'skyrl==0.4.*' beside skyrl-gym.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("skyrl.train", reason="SkyRL itself is not installed (it needs Python 3.12)")
+
+from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
+from skyrl.train.generators.base import TrajectoryID
+from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
+
+from envbuild.adapters.rollouts import Rollouts
+from envbuild.adapters.skyrl import register_environment
+from envbuild.adapters.skyrl_generator import EpisodeGenerator
+from envbuild.testing.tokenizer import ByteTokenizer
+from tests.adapters.drivers import END, HubLike, chat_template
+from tests.adapters.questions import make_manifest
+from tests.adapters.transcript import GROUP, reference, ticket
+
+
+class TemplateTokenizer(HubLike):
+    eos_token = END
+
+    def apply_chat_template(
+        self, messages: Any, *, add_generation_prompt: bool = False, **_: Any
+    ) -> list[int]:
+        opening = "<|im_start|>assistant\n" if add_generation_prompt else ""
+        return self.encode(chat_template(messages) + opening)
+
+
+class ScriptedEngine:
+    """Answers each session by a script of its own."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, list[str]] = {}
+        self.limits: set[int] = set()
+
+    async def generate(self, asked: Any, model: str | None = None) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        session = asked["session_ids"][0]
+        member = int(session.rpartition("_")[2])
+        line = self.left.setdefault(session, list(GROUP[member])).pop(0)
+        if asked.get("sampling_params"):
+            self.limits.add(asked["sampling_params"]["max_tokens"])
+        ids = ByteTokenizer().encode(line + END)
+        return {
+            "responses": [line],
+            "response_ids": [ids],
+            "stop_reasons": ["stop"],
+            "response_logprobs": [[-0.5] * len(ids)],
+        }
+
+    async def finish_session(self, session: str) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_manifest(tmp_path_factory.mktemp("generator") / "manifest")
+
+
+def generate(kind: type[SkyRLGymGenerator], manifest: Path, *, conversation: bool) -> Any:
+    rollouts = Rollouts(manifest)
+    config = GeneratorConfig()
+    config.max_turns = 7
+    config.batched = False
+    config.use_conversation_multi_turn = conversation
+    config.max_input_length = 100_000
+    config.sampling_params.logprobs = 0
+    engine = ScriptedEngine()
+    generator = kind(config, SkyRLGymConfig(), engine, TemplateTokenizer())
+    env_json = msgspec.json.encode(ticket(rollouts)).decode()
+    messages = rollouts.environment("default").new_episode(ticket(rollouts).row_id).messages
+    batch = {
+        "prompts": [list(messages) for _ in GROUP],
+        "env_classes": ["envbuild"] * len(GROUP),
+        "env_extras": [{"env_json": env_json, "candidate": n} for n in range(len(GROUP))],
+        "sampling_params": None,
+        "trajectory_ids": [TrajectoryID("q", n) for n in range(len(GROUP))],
+        "batch_metadata": None,
+    }
+    return asyncio.run(generator.generate(batch, disable_tqdm=True)), engine
+
+
+@pytest.mark.parametrize("conversation", [True, False])
+def test_skyrls_generator_plays_the_environment_in_both_modes(
+    manifest: Path, conversation: bool
+) -> None:
+    register_environment(mode="conversation" if conversation else "string", manifest=str(manifest))
+    output, _ = generate(SkyRLGymGenerator, manifest, conversation=conversation)
+    expected = reference(manifest, consensus=False, tokens=True)
+    assert [tuple(ids) for ids in output["response_ids"]] == [o.response_ids for o in expected]
+    assert [sum(r) for r in output["rewards"]] == [o.breakdown["reward"] for o in expected]
+    assert [tuple(ids) for ids in output["prompt_token_ids"]] == [o.prompt_ids for o in expected]
+    if conversation:
+        assert [tuple(m) for m in output["loss_masks"]] == [o.response_mask for o in expected]
+
+
+def test_our_generator_keeps_limits_masks_and_the_consensus(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENVBUILD_MANIFEST", str(manifest))
+    output, engine = generate(EpisodeGenerator, manifest, conversation=True)
+    expected = reference(manifest, consensus=True, tokens=True)
+    assert [tuple(ids) for ids in output["response_ids"]] == [o.response_ids for o in expected]
+    assert [tuple(mask) for mask in output["loss_masks"]] == [o.response_mask for o in expected]
+    assert [sum(r) for r in output["rewards"]] == [o.breakdown["reward"] for o in expected]
+    assert engine.limits == {2048, 3072}
