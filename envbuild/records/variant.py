@@ -12,7 +12,7 @@ class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     variant: str
-    """`corpus/db_id/k.g`: the k-th variant for the g-th group of golds."""
+    """`corpus/db_id/k.g`: the k-th variant for the g-th hundred golds."""
     corpus: str
     db_id: str
     seed: int

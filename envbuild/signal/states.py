@@ -10,6 +10,7 @@ from envbuild.engine.shards import chunked
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.cuts import cut_image
+from envbuild.signal.variants.make import GOLDS_A_VARIANT
 from envbuild.sql.executor import Session
 
 CUTS = (0, 1, 2, 5, 10, 20, 68)
@@ -109,9 +110,9 @@ class _Grower:
         return State.of(session)
 
     def variant(self, name: str, *, guided: bool) -> State:
-        """A hidden variant as a manifest has it: a filling of its own for each group of golds."""
+        """A hidden variant as a manifest has it: one filling for its golds, or a few where many."""
         sessions: dict[str, Session] = {}
-        for number, group in enumerate(chunked(self.golds, AmplifySettings().group)):
+        for number, group in enumerate(chunked(self.golds, GOLDS_A_VARIANT)):
             seed = derive_seed(self.seed, f"{self.db_id}/{number}", name)
             session, judged = self._grow(group, seed=seed, guided=guided)
             sessions |= dict.fromkeys(judged, session)

@@ -18,7 +18,9 @@ from envbuild.sql.order import order_matters
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 
 DEFAULT_SETTINGS = AmplifySettings(guided=True)
-"""As advised: guided, observed rules kept, groups of 20 golds."""
+"""As advised: guided, observed rules kept, groups of 20 golds worked on at a time."""
+GOLDS_A_VARIANT = 100
+"""Golds that share a variant: rows grow with them, and each tells others' wrong queries too."""
 
 
 def make_variants(
@@ -31,7 +33,7 @@ def make_variants(
     seed: int,
     settings: AmplifySettings = DEFAULT_SETTINGS,
 ) -> VariantBatch:
-    """`count` hidden variants for each group of (gold_id, SQL), and the golds' results on them.
+    """`count` hidden variants for the (gold_id, SQL) pairs, and the golds' results on them.
 
     A gold is skipped on a variant where it is empty, fails, or rests on a tie. The same file,
     golds, count and seed give the same rows. `settings.seed` is replaced by derived ones.
@@ -41,7 +43,7 @@ def make_variants(
     variants: list[VariantRow] = []
     results: list[GoldResult] = []
     skipped: list[SkippedGold] = []
-    for number, group in enumerate(chunked(sorted(golds), settings.group)):
+    for number, group in enumerate(chunked(sorted(golds), GOLDS_A_VARIANT)):
         for turn in range(count):
             name = f"{corpus}/{db_id}/{turn}.{number}"
             own = derive_seed(seed, name, "variant")
