@@ -56,6 +56,8 @@ UNSTOPPABLE_FUNCTIONS = _names("median percentile percentile_cont percentile_dis
 
 
 _PLAIN, _SLOW, _UNSTOPPABLE = range(3)
+_READ, _FUNCTION = apsw.SQLITE_READ, apsw.SQLITE_FUNCTION
+_ALLOW, _DENY = apsw.SQLITE_OK, apsw.SQLITE_DENY
 
 
 def _kind(name: str) -> int:
@@ -64,7 +66,7 @@ def _kind(name: str) -> int:
     return _SLOW if name in SLOW_FUNCTIONS or name.startswith("json") else _PLAIN
 
 
-_KINDS = {name: _kind(name) for name in FUNCTIONS}
+_KINDS: dict[str | None, int] = {name: _kind(name) for name in FUNCTIONS}
 
 
 class Authorizer:
@@ -92,21 +94,21 @@ class Authorizer:
         self, action: int, first: str | None, second: str | None, database: str | None, view: object
     ) -> int:
         """SQLite's callback, once for each thing a statement would do."""
-        if action == apsw.SQLITE_READ:
+        if action == _READ:
             if first in self.harmless or self._is_table(first):
-                return apsw.SQLITE_OK
-        elif action == apsw.SQLITE_FUNCTION:
-            kind = _KINDS.get(second or "")
-            if kind == _SLOW:
-                self.slow_calls += 1
-            elif kind == _UNSTOPPABLE:
-                self.unstoppable = True
+                return _ALLOW
+        elif action == _FUNCTION:
+            kind = _KINDS.get(second)
+            if kind == _PLAIN:
+                return _ALLOW
             if kind is not None:
-                return apsw.SQLITE_OK
+                self.slow_calls += kind == _SLOW
+                self.unstoppable |= kind == _UNSTOPPABLE
+                return _ALLOW
         elif action in ACTIONS:
-            return apsw.SQLITE_OK
+            return _ALLOW
         self.denied = True
-        return apsw.SQLITE_DENY
+        return _DENY
 
     def _is_table(self, name: str | None) -> bool:
         table = fold_name(name or "")

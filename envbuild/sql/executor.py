@@ -28,6 +28,7 @@ from envbuild.sql.tokens import iter_code
 from envbuild.sql.worker import WorkerSession
 
 DEFAULT_LIMITS = Limits()
+_QUICK, _CAREFUL, _ISOLATED = Mode
 _CONNECTION_LIMITS = {
     apsw.SQLITE_LIMIT_ATTACHED: 0,
     apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
@@ -147,14 +148,20 @@ class Session:
     def _run_anywhere(self, sql: str, limits: Limits) -> QueryResult:
         """In the first mode that can take the statement; its clock runs through all of them."""
         deadline = time.monotonic() + limits.seconds
-        mode = Mode.ISOLATED if self.isolated else Mode.QUICK
-        while True:
-            if mode is Mode.ISOLATED and self._worker is not None:
-                return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
+        mode = _QUICK
+        if not self.isolated:
             try:
                 return self.run_here(sql, limits, mode, deadline)
             except NotHere as e:
                 mode = e.mode
+        if self._worker is None:
+            return self.run_here(sql, limits, _ISOLATED, deadline)
+        if mode is _CAREFUL:
+            try:
+                return self.run_here(sql, limits, mode, deadline)
+            except NotHere:
+                pass
+        return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
 
     def run_here(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
         """The run in this process. Raises NotHere where the statement needs another mode."""
@@ -162,6 +169,8 @@ class Session:
         authorizer = self._authorizer
         try:
             result = Run(connection, limits, mode, authorizer, deadline).result(sql)
+            if not result.error:
+                return result
             if authorizer.revealing and self._owns_refused(connection):
                 result = Run(connection, limits, mode, authorizer, deadline).result(sql)
         except UnicodeDecodeError:

@@ -26,14 +26,20 @@ def join_share(sql: str, schema: Schema) -> float:
 
     SQL that sqlglot cannot read has no share (0.0): it is a bonus, never a verdict.
     """
-    lowered = sql.lower()
-    if "join" not in lowered and "," not in lowered:
+    if not _may_join(sql.lower()):
         return 0.0
     try:
         along_keys, joins = _count(_SQLITE.parse(sql)[0], schema)
     except (SqlglotError, RecursionError, IndexError):
         return 0.0
     return along_keys / joins if joins else 0.0
+
+
+def _may_join(lowered: str) -> bool:
+    """False where the text cannot hold a join, which spares reading it."""
+    if "join" in lowered:
+        return True
+    return "," in lowered.partition("from")[2]
 
 
 def _count(tree: exp.Expr | None, schema: Schema) -> tuple[int, int]:

@@ -49,6 +49,11 @@ class Mode(Enum):
     """As careful, and slow functions too: a process of its own runs it, and may be killed."""
 
 
+_QUICK, _CAREFUL, _ISOLATED = Mode  # looking a member up costs as much as a small query's step
+_OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
+_LENGTH = apsw.SQLITE_LIMIT_LENGTH
+
+
 class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs into another mode
     """The statement needs another mode; nothing has been decided about it."""
 
@@ -82,7 +87,7 @@ class Run:
         self.authorizer = authorizer
         self.deadline = deadline
         """`time.monotonic()` at which the wall clock is spent."""
-        if mode is not Mode.QUICK:
+        if mode is not _QUICK:
             self.steps_a_check = _CAREFUL_STEPS
 
     def result(self, sql: str) -> QueryResult:
@@ -93,8 +98,10 @@ class Run:
         connection, limits = self.connection, self.limits
         self.authorizer.reset()
         before = connection.authorizer
-        longest = SHORT_VALUE if self.mode is Mode.QUICK else limits.value_bytes
-        length = connection.limit(apsw.SQLITE_LIMIT_LENGTH, min(longest, limits.value_bytes))
+        longest = limits.value_bytes
+        if self.mode is _QUICK and longest > SHORT_VALUE:
+            longest = SHORT_VALUE
+        length = connection.limit(_LENGTH, longest)
         connection.authorizer = self.authorizer.check
         connection.set_progress_handler(self._look, self.steps_a_check)
         cursor = connection.cursor()
@@ -115,7 +122,7 @@ class Run:
             cursor.close(True)
             connection.set_progress_handler(None)
             connection.authorizer = before
-            connection.limit(apsw.SQLITE_LIMIT_LENGTH, length)
+            connection.limit(_LENGTH, length)
 
     def _starts(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
         """APSW's callback between preparing a statement and running it: False gives it up."""
@@ -126,9 +133,9 @@ class Run:
         if self.statements > 1 or not description or not cursor.is_readonly:
             return False
         if self._may_run_on(sql):
-            raise NotHere(Mode.ISOLATED)
+            raise NotHere(_ISOLATED)
         self.columns = tuple([column[0] for column in description])
-        if self.authorizer.slow_calls and self.mode is Mode.QUICK:
+        if self.authorizer.slow_calls and self.mode is _QUICK:
             self.steps_a_check = _watchful_steps(self.limits.seconds)
             self.connection.set_progress_handler(self._look, self.steps_a_check)
         self.steps_left = max(self.limits.vm_steps, self.steps_a_check)
@@ -139,10 +146,10 @@ class Run:
 
         The callback comes with jumps only: between two of them every call in the text may run.
         """
-        if self.mode is Mode.ISOLATED:
+        if self.mode is _ISOLATED:
             return False
         slow_calls = self.authorizer.slow_calls
-        if self.mode is Mode.CAREFUL:
+        if self.mode is _CAREFUL:
             return self.authorizer.unstoppable or slow_calls > 0 or len(sql) > _CAREFUL_CHARACTERS
         return self.authorizer.unstoppable or slow_calls > _SLOW_CALLS
 
@@ -156,7 +163,7 @@ class Run:
             self.spent = "the query ran out of its step budget"
         elif now > self.deadline:
             self.spent = "the query ran out of time"
-        elif self.mode is not Mode.QUICK and self._share(apsw.memory_used() - self.memory_before):
+        elif self.mode is not _QUICK and self._share(apsw.memory_used() - self.memory_before):
             self.spent = "the query ran out of memory"
         elif now > self.next_scan:
             self.next_scan = now + _SECONDS_A_SCAN
@@ -188,15 +195,18 @@ class Run:
         source = iter(cursor.execute(sql, can_cache=False))
         if self.statements != 1:
             return QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
-        width, left = len(self.columns), limits.result_bytes
-        quick = self.mode is Mode.QUICK
-        chunk = max(1, CHUNK_CELLS // width) if quick else 1
-        free = left // ((SHORT_VALUE + 8) * width) if quick else 0
+        columns = self.columns
+        quick = self.mode is _QUICK
+        chunk = CHUNK_CELLS // len(columns) or 1 if quick else 1
+        left, most = limits.result_bytes, limits.rows
+        free = left // ((SHORT_VALUE + 8) * len(columns)) if quick else 0
         rows: list[Row] = []
         while True:
-            wanted = min(chunk, limits.rows + 1 - len(rows))
+            wanted = most + 1 - len(rows)
+            if wanted > chunk:
+                wanted = chunk
             found: list[Row] = list(islice(source, wanted))
-            rows.extend(found)
+            rows += found
             if len(rows) > free:  # so many rows could, at their longest, be too many bytes
                 size = len(_encode(found if free < 0 else rows))
                 free = -1
@@ -204,15 +214,19 @@ class Run:
                 if left < 0:  # the count of a chunk adds a few bytes of its own
                     kept, left = _rows_within(rows, limits.result_bytes)
                     if kept < len(rows):
-                        return self._done(Outcome.TRUNCATED, rows[: min(kept, limits.rows)])
-            if len(rows) > limits.rows:
-                return self._done(Outcome.TRUNCATED, rows[: limits.rows])
+                        return self._truncated(rows[: min(kept, most)])
+            if len(rows) > most:
+                return self._truncated(rows[:most])
             if len(found) < wanted:
-                return self._done(Outcome.OK, rows)
+                return QueryResult(outcome=_OK, columns=columns, rows=tuple(rows))
 
-    def _done(self, outcome: Outcome, rows: list[Row]) -> QueryResult:
-        error = "" if outcome is Outcome.OK else "the result has more than the rows that are shown"
-        return QueryResult(outcome=outcome, columns=self.columns, rows=tuple(rows), error=error)
+    def _truncated(self, rows: list[Row]) -> QueryResult:
+        return QueryResult(
+            outcome=_TRUNCATED,
+            columns=self.columns,
+            rows=tuple(rows),
+            error="the result has more than the rows that are shown",
+        )
 
     def _failed(self, error: apsw.Error) -> QueryResult:
         if self.spent and isinstance(error, apsw.InterruptError):
@@ -223,9 +237,9 @@ class Run:
             )
         if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
             return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
-        if isinstance(error, apsw.TooBigError) and self.mode is Mode.QUICK:
+        if isinstance(error, apsw.TooBigError) and self.mode is _QUICK:
             slow = self.authorizer.slow_calls or self.authorizer.unstoppable
-            raise NotHere(Mode.ISOLATED if slow else Mode.CAREFUL) from None
+            raise NotHere(_ISOLATED if slow else _CAREFUL) from None
         if isinstance(error, apsw.NoMemError):
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
         message = str(error)

@@ -49,6 +49,7 @@ ON = "SELECT * FROM orders o JOIN customers c ON "
 SHARES = [
     ("SELECT * FROM orders", 0.0),
     ("SELECT id, name FROM orders WHERE id IN (1, 2)", 0.0),
+    ("SELECT * FROM customers /* where */, orders WHERE customers.id = customer_id", 1.0),
     (ON + "o.customer_id = c.id", 1.0),
     (ON + "c.id = o.customer_id", 1.0),
     (ON + "c.ID == O.Customer_Id", 1.0),

@@ -1,0 +1,194 @@
+"""Judging candidates: kept sessions and golds, beside evaluators that open and run both each time.
+
+The peers are re-implementations of the published evaluators' way of working, not their code: BIRD's
+(a thread with a time-out; connect, run both queries, compare sets) and the test-suite script's
+(DISTINCT kept; a connection and an event loop a query; rows sorted by their text, then column
+permutations).
+"""
+
+import asyncio
+import itertools
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+from envbuild.pipeline.bench_inputs import build_shape, gold_queries, table_name
+from envbuild.records.execution import QueryResult, Row
+from envbuild.records.manifest import GoldResult
+from envbuild.reward.score import score_answer
+from envbuild.schema.read import read_schema
+from envbuild.sql.connect import Connection, open_read_only
+from envbuild.sql.executor import Session
+from envbuild.sql.f1 import GoldRows
+from envbuild.sql.order import order_matters
+from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.verdicts import judge
+
+TABLES, ROWS = 113, 69
+"""Of a SQaLe-shaped database: the published medians."""
+GOLDS = 40
+_CANDIDATES: tuple[Callable[[str], str], ...] = (
+    lambda sql: sql,
+    lambda sql: f"SELECT * FROM ({sql})",
+    lambda sql: sql.replace("SELECT ", "SELECT DISTINCT ", 1),
+    lambda sql: sql.replace("amount", "id"),
+    lambda sql: sql.replace("SELECT b.name,", "SELECT").replace("SELECT name,", "SELECT"),
+)
+
+
+def measure(rounds: int) -> list[dict[str, object]]:
+    """Microseconds of CPU a pair, and how many times less than each peer; medians over rounds."""
+    with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
+        path = Path(folder, "shop.sqlite")
+        _write(path)
+        pairs = _pairs()
+        with Session.open_file(path) as session, closing(open_read_only(path)) as bare:
+            ways = _ways(path, session, bare, pairs)
+            verdicts = {name: way() for name, way in ways.items()}
+            taken: dict[str, list[float]] = {name: [] for name in ways}
+            for _ in range(rounds):
+                for name, way in ways.items():
+                    started = time.process_time()
+                    way()
+                    taken[name].append((time.process_time() - started) / len(pairs) * 1e6)
+    assert verdicts["BIRD's way"] == verdicts["official@1"]
+    assert verdicts["test-suite's way"] == verdicts["testsuite@1"]
+    shape = f"{TABLES} tables x {ROWS} rows, {len(pairs)} pairs"
+    return [
+        _line(f"official@1, {shape}", taken, "official@1", "BIRD's way"),
+        _line(f"testsuite@1, {shape}", taken, "testsuite@1", "test-suite's way"),
+        _line("reward: tier, F1, join share, digest", taken, "reward", "BIRD's way"),
+        _line("limits, caps and F1 over the bare run", taken, "run and F1", "bare run"),
+    ]
+
+
+def _line(what: str, taken: dict[str, list[float]], own: str, peer: str) -> dict[str, object]:
+    ratios = [theirs / ours for theirs, ours in zip(taken[peer], taken[own], strict=True)]
+    return {
+        "what": what,
+        "envbuild_us_a_pair": round(median(taken[own]), 1),
+        "peer": peer,
+        "peer_us_a_pair": round(median(taken[peer]), 1),
+        "ratio": round(median(ratios), 2),
+    }
+
+
+def _ways(
+    path: Path, session: Session, bare: Connection, pairs: Sequence[tuple[str, str]]
+) -> dict[str, Callable[[], list[bool]]]:
+    golds = {gold: session.run(gold) for _, gold in pairs}
+    ordered = {gold: order_matters(gold) for gold in golds}
+    rows = {gold: GoldRows(result.rows) for gold, result in golds.items()}
+    stored = {gold: _stored(gold, result) for gold, result in golds.items()}
+    schema = read_schema(session.connection)
+
+    def judged(verdict: str) -> Callable[[], list[bool]]:
+        return lambda: [
+            judge(session.run(sql), golds[gold], verdict=verdict, ordered=ordered[gold]).correct
+            is True
+            for sql, gold in pairs
+        ]
+
+    return {
+        "BIRD's way": lambda: [_birds_way(path, sql, gold) for sql, gold in pairs],
+        "test-suite's way": lambda: [_test_suites_way(path, sql, gold) for sql, gold in pairs],
+        "official@1": judged("official@1"),
+        "testsuite@1": judged("testsuite@1"),
+        "reward": lambda: [
+            score_answer(sql, session=session, gold=stored[gold], schema=schema).reward == 3.0
+            for sql, gold in pairs
+        ],
+        "run and F1": lambda: [rows[gold].f1(session.run(sql).rows) == 1.0 for sql, gold in pairs],
+        "bare run": lambda: [
+            bool(bare.execute(sql, can_cache=False).fetchall()) for sql, _ in pairs
+        ],
+    }
+
+
+def _stored(gold: str, result: QueryResult) -> GoldResult:
+    return GoldResult(
+        gold_id=gold,
+        outcome=result.outcome,
+        columns=result.columns,
+        ordered=order_matters(gold),
+        digest=digest_rows(result.rows, ordered=False),
+        result=encode_rows(result.rows),
+    )
+
+
+def _birds_way(path: Path, predicted: str, gold: str) -> bool:
+    """Both queries on a fresh connection, in a thread that is given thirty seconds."""
+    found: list[bool] = []
+
+    def compare() -> None:
+        with closing(open_read_only(path)) as connection:
+            ours = connection.execute(predicted, can_cache=False).fetchall()
+            theirs = connection.execute(gold, can_cache=False).fetchall()
+        found.append(set(ours) == set(theirs))
+
+    thread = threading.Thread(target=compare)
+    thread.start()
+    thread.join(30.0)
+    return found == [True]
+
+
+def _test_suites_way(path: Path, predicted: str, gold: str) -> bool:
+    """Each query on its own connection under an event loop's time-out; permuted columns equal."""
+
+    async def run(sql: str) -> list[Row]:
+        with closing(open_read_only(path)) as connection:
+            return list(connection.execute(sql, can_cache=False))
+
+    async def limited(sql: str) -> list[Row]:
+        return await asyncio.wait_for(run(sql), 60.0)
+
+    theirs, ours = asyncio.run(limited(gold)), asyncio.run(limited(predicted))
+    if not theirs and not ours:
+        return True
+    if len(theirs) != len(ours) or len(theirs[0]) != len(ours[0]):
+        return False
+    ordered = "order by" in gold.lower()
+    bags = [[tuple(sorted(row, key=_as_text)) for row in rows] for rows in (theirs, ours)]
+    if bags[0] != bags[1] if ordered else set(bags[0]) != set(bags[1]):
+        return False
+    columns = [set(column) for column in zip(*theirs, strict=True)]
+    fitting = [
+        [at for at, found in enumerate(zip(*ours, strict=True)) if set(found) <= column]
+        for column in columns
+    ]
+    for order in itertools.product(*fitting):
+        moved = [tuple(row[at] for at in order) for row in ours]
+        if len(set(order)) == len(order) and (
+            moved == theirs if ordered else Counter(moved) == Counter(theirs)
+        ):
+            return True
+    return False
+
+
+def _as_text(cell: object) -> str:
+    return f"{cell}{type(cell)}"
+
+
+def _pairs() -> list[tuple[str, str]]:
+    """(predicted, gold): every gold with candidates that are right, lucky and wrong."""
+    golds = [sql.rstrip(";") for sql in gold_queries(GOLDS, tables=TABLES)]
+    return [(candidate(gold), gold) for gold in golds for candidate in _CANDIDATES]
+
+
+def _write(path: Path) -> None:
+    build_shape(path, tables=TABLES)
+    with closing(Connection(str(path))) as connection:
+        connection.execute("BEGIN")
+        for number in range(TABLES):
+            connection.execute(
+                f"WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT {ROWS})"
+                f" INSERT INTO {table_name(number)} SELECT i, i % 20 + 1, 'name ' || (i % 60),"
+                f" (i * 37 + {number}) % 1001 * 1.5, 'note ' || (i * 131 % 1000),"
+                " date('2010-01-01', (i * 79) || ' days') FROM n"
+            )
+        connection.execute("COMMIT")
