@@ -20,7 +20,7 @@ class QuestionFile(msgspec.Struct, frozen=True, kw_only=True):
     """Before each question id, where ids of several files would clash."""
 
 
-class _Record(msgspec.Struct):
+class SourceRecord(msgspec.Struct):
     """The fields that Spider, BIRD, SynSQL and their kin use; all others are skipped unread."""
 
     db_id: Any = None
@@ -56,7 +56,7 @@ def question_files(paths: Iterable[Path], split_of: dict[Path, str]) -> list[Que
 def iter_questions(files: Iterable[QuestionFile]) -> Iterator[Question | Reject]:
     """The questions in file order; without an id of its own, a question's is its position."""
     for file in files:
-        for position, record in enumerate(iter_json(file.path, _Record)):
+        for position, record in enumerate(iter_json(file.path, SourceRecord)):
             own = record.question_id
             row = {
                 "question_id": f"{file.prefix}{position if own is None else own}",

@@ -6,6 +6,7 @@ a nested list; a cut there leaves JSON that does not parse, and the cut before i
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -22,6 +23,7 @@ CUTS_TRIED = 16
 """Cuts tried in one chunk before more of the file is read."""
 _BOM = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}(\s*),\s*\{")
+"""The group ends where the comma stands."""
 _WINDOW = 64 * 1024
 
 
@@ -55,46 +57,62 @@ def _first_character(stream: BinaryIO) -> bytes:
 
 def _iter_array(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
     decoder = msgspec.json.Decoder(list[record])  # type: ignore[valid-type]
-    pending = b""
-    while chunk := stream.read(CHUNK_BYTES):
-        pending += chunk
-        records, pending = _decode_start(decoder, pending)
+    buffer, held = bytearray(CHUNK_BYTES), 1
+    buffer[0:1] = b"["
+    separator = b""
+    while read := stream.readinto(memoryview(buffer)[held:]):  # type: ignore[attr-defined]
+        held += read
+        records, comma, separator = _decode_start(decoder, buffer, held, separator)
         yield from records
-        if len(pending) > LONGEST_RECORD:
-            break
-    place = stream.tell() - len(pending)
+        if comma:  # what is behind it is the start of the next chunk
+            rest = buffer[comma:held]
+            rest[0:1] = b"["
+            held = len(rest)
+            buffer[:held] = rest
+        elif held == len(buffer):
+            if held > LONGEST_RECORD:
+                break
+            buffer.extend(bytes(len(buffer)))
+    place = stream.tell() - held
     try:
-        yield from decoder.decode(b"[" + pending)
+        yield from decoder.decode(memoryview(buffer)[:held])
     except msgspec.DecodeError as e:
         raise SourceError(f"{path} is malformed behind byte {place:,}: {e}") from None
 
 
-def _decode_start(decoder: msgspec.json.Decoder[list[R]], pending: bytes) -> tuple[list[R], bytes]:
-    """The records up to the last cut that parses, and the bytes behind it."""
-    for tried, (end, start) in enumerate(_cuts_from_the_end(pending)):
-        if tried == CUTS_TRIED:
-            break
+def _decode_start(
+    decoder: msgspec.json.Decoder[list[R]], buffer: bytearray, held: int, separator: bytes
+) -> tuple[list[R], int, bytes]:
+    """(records, place of the comma behind them, the text around it), or no records and 0.
+
+    The text that stood between records before is looked for first.
+    """
+    for comma, text in islice(_cuts_from_the_end(buffer, held, separator), CUTS_TRIED):
+        buffer[comma : comma + 1] = b"]"
         try:
-            return decoder.decode(b"".join((b"[", memoryview(pending)[:end], b"]"))), pending[
-                start:
-            ]
+            return decoder.decode(memoryview(buffer)[: comma + 1]), comma, text
         except msgspec.ValidationError:
+            buffer[comma : comma + 1] = b","
             break  # it parses, and holds what is no such record: the last decode says where
         except msgspec.DecodeError:
-            continue
-    return [], pending
+            buffer[comma : comma + 1] = b","
+    return [], 0, separator
 
 
-def _cuts_from_the_end(pending: bytes) -> Iterator[tuple[int, int]]:
-    """(end of a record, start of the next) at every possible cut, the last one first."""
-    end = len(pending)
+def _cuts_from_the_end(
+    buffer: bytearray, held: int, separator: bytes
+) -> Iterator[tuple[int, bytes]]:
+    """(place of the comma, text around it) at every possible cut, the last one first."""
+    if separator and (found := buffer.rfind(separator, 0, held)) >= 0:
+        yield found + separator.index(b","), separator
+    end = held
     while end > 0:
         start = max(0, end - _WINDOW)
         # a cut that begins in this window may end in the one behind it
-        matches = list(_CUT.finditer(pending, start, min(len(pending), end + 256)))
+        matches = list(_CUT.finditer(buffer, start, min(held, end + 256)))
         for match in reversed(matches):
             if match.start() < end:
-                yield match.start() + 1, match.end() - 1
+                yield match.end(1), match[0]
         end = start
 
 

@@ -1,6 +1,7 @@
 """Parquet from records and back: one schema per record type, the same bytes for the same rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -125,11 +126,14 @@ def parquet_metadata(path: Path) -> dict[str, str]:
 
 def columns_of(records: Sequence[msgspec.Struct], schema: pa.Schema) -> pa.RecordBatch:
     """One record batch of these records, column by column."""
-    arrays = [
-        arrow_column([_plain(getattr(record, field.name)) for record in records], field.type)
-        for field in schema
-    ]
+    arrays = [arrow_column(_cells(records, field), field.type) for field in schema]
     return pa.record_batch(arrays, schema=schema)
+
+
+def _cells(records: Sequence[msgspec.Struct], field: pa.Field) -> list[Any]:
+    cells = list(map(attrgetter(field.name), records))
+    nested = pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type)
+    return [msgspec.to_builtins(cell) for cell in cells] if nested else cells
 
 
 def _batches(records: Iterable[msgspec.Struct], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -141,10 +145,6 @@ def _batches(records: Iterable[msgspec.Struct], schema: pa.Schema) -> Iterator[p
             chunk = []
     if chunk:
         yield columns_of(chunk, schema)
-
-
-def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value) if isinstance(value, tuple) else value
 
 
 def _arrow_type(hint: Any) -> pa.DataType:
