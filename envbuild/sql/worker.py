@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 import envbuild
+from envbuild.errors import OperatorError
 from envbuild.records.execution import Limits, Outcome, QueryResult
 from envbuild.sql.wire import Answer, Request, read_frame, write_frame
 
@@ -41,7 +42,10 @@ class WorkerSession:
         self._pool: _Pool | None = None
 
     def run(self, sql: str, limits: Limits, *, seconds: float | None = None) -> QueryResult:
-        """What the statement came to; `seconds` is what is left of its wall clock."""
+        """What the statement came to; `seconds` is what is left of its wall clock.
+
+        Raises OperatorError where no worker can be started on this machine.
+        """
         seconds = limits.seconds if seconds is None else max(0.0, seconds)
         pool = self._pool = _pool()
         pool.tenants.add(self.key)
@@ -92,7 +96,14 @@ class _Worker:
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.input, self.output = self.child.stdin, self.child.stdout
-        self._receive(_START_SECONDS)  # it says that it is ready
+        try:
+            self._receive(_START_SECONDS)  # it says that it is ready
+        except _GoneError:
+            self.kill()
+            raise OperatorError(
+                f"the SQL worker does not start: does `{sys.executable} -m "
+                "envbuild.sql.worker_main` run here?"
+            ) from None
 
     def ask(self, request: Request, seconds: float) -> Answer:
         """The worker's answer. Raises _GoneError where none comes within `seconds`."""

@@ -124,6 +124,25 @@ def test_undecodable_text_of_a_utf16_database() -> None:
         assert [row[0] for row in result.rows][::2] == ["ä", "z"]
 
 
+def test_undecodable_column_names() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute('CREATE TABLE t("aXXb", x); INSERT INTO t VALUES (1, 2)')
+    image = connection.serialize("main").replace(b"aXXb", b"a\xff\xfeb")
+    with Session.open_image(image) as session:
+        assert session.run("SELECT * FROM t").error == "a column's name is not valid text"
+        assert session.run("SELECT x FROM t").rows == ((2,),)
+
+
+def test_temporary_space_is_bounded(session: Session) -> None:
+    limits = Limits(temporary_bytes=4_000_000, vm_steps=20_000_000)
+    sort = ENDLESS.replace("max(n)", "n, printf('%.*c', 900, 'x')") + " ORDER BY -n"
+    assert session.run(sort, limits).error == "the query ran out of temporary space"
+    some = sort.replace("FROM r)", "FROM r LIMIT {})")
+    assert session.run(some.format(2000), limits).ok
+    # ends before anyone looks at the files, and is told by SQLite's own count
+    assert session.run(some.format(9000), limits).error == "the query ran out of temporary space"
+
+
 def test_caps_on_rows_and_bytes(session: Session) -> None:
     numbers = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r LIMIT {}) SELECT n"
     exact = session.run(numbers.format(50) + " FROM r", Limits(rows=50))
