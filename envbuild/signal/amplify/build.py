@@ -95,7 +95,8 @@ class _Run:
     def grow(self) -> None:
         """All phases, in groups of golds."""
         sqls = list(self.scenes)
-        for start in range(0, len(sqls), self.settings.group):
+        # without a gold there is still one round, which fills the tables
+        for start in range(0, len(sqls) or 1, self.settings.group):
             group = sqls[start : start + self.settings.group]
             lengths = self.workspace.mark("whole")
             self._scenarios(group)
