@@ -45,6 +45,21 @@ def score_completion(rollouts: Rollouts, completion: Completion, env_json: str) 
     return rollouts.environment_of(ticket).score(episode)
 
 
+def reward_record(breakdown: RewardBreakdown) -> dict[str, Any]:
+    """A breakdown as trainers log it: the same keys and types for every episode, and no null.
+
+    An unscored episode has `scored` False; its `score` is then a placeholder and no reward.
+    """
+    return {
+        "score": 0.0 if breakdown.reward is None else breakdown.reward,
+        "scored": breakdown.reward is not None,
+        "tier": str(breakdown.tier),
+        "f1": breakdown.f1,
+        "join_share": breakdown.join_share,
+        "group_seen": False,
+    }
+
+
 def answer_of(completion: Completion) -> str:
     """The SQL of a completion; empty where there is none."""
     return final_sql(parse_completion(completion_text(completion)))

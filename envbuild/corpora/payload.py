@@ -174,7 +174,8 @@ def _iter_questions(files: list[_File]) -> Iterator[Question | Reject]:
             row = dict(zip(_QUESTION_COLUMNS, cells, strict=True))
             row["split"] = row["split"] or file.split
             row["question_id"] = row["question_id"] if row["question_id"] is not None else position
-            row["db_id"] = row["db_id"] or id_of_schema(_text(row["ddl"]))
+            if not row["db_id"] and row["ddl"]:
+                row["db_id"] = id_of_schema(_text(row["ddl"]))
             yield from questions_of_row(row, position)
             position += 1
 

@@ -101,6 +101,8 @@ class _QuestionSorter:
 
     def _reason(self, question: Question) -> str:
         if question.db_id not in self._built:
+            if not question.db_id:
+                return "missing_db_id"
             return "database_not_built" if question.db_id in self._failed else "unknown_db_id"
         key = hash((question.question_id, question.style))
         if key in self._seen:

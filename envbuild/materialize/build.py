@@ -1,5 +1,6 @@
 """One database record as one SQLite file, whole or not at all (CONTRACT 3)."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from envbuild.sql.connect import Connection
 from envbuild.sql.names import fold_name
 from envbuild.sql.new_database import finish, open_new
 from envbuild.sql.row_counts import count_table_rows
+from envbuild.sql.undecodable import find_undecodable
 
 
 def build_database(record: DatabaseRecord, path: Path, *, link: bool = False) -> Built:
@@ -58,12 +60,15 @@ def _from_payload(record: DatabaseRecord, path: Path) -> Built:
         unknown = list(_load_tables(connection, record, loads))
         ddl.create_triggers(connection)
         stored = count_table_rows(connection) if ddl.wrote_rows else {}
+        undecodable = Counter[str]()
+        for column in find_undecodable(connection) if ddl.wrote_rows else ():
+            undecodable[column.table] += column.cells
         counts = {
             load.table.name: TableCounts(
                 rows=stored.get(load.table.name, load.offered - load.refused),
                 offered=load.offered,
                 refused=load.refused,
-                undecodable=load.undecodable,
+                undecodable=undecodable[load.table.name] if ddl.wrote_rows else load.undecodable,
             )
             for load in loads.values()
         }

@@ -6,7 +6,7 @@ itself: no tools, no group, hence no consensus bonus.
 
 from typing import Any
 
-from envbuild.adapters.completions import score_completion
+from envbuild.adapters.completions import reward_record, score_completion
 from envbuild.adapters.rollouts import shared_rollouts
 
 
@@ -18,11 +18,4 @@ def compute_score(
     `extra_info` must hold the export's `env_json`; $ENVBUILD_MANIFEST names the manifest.
     """
     breakdown = score_completion(shared_rollouts(), solution_str, extra_info["env_json"])
-    return {
-        "score": breakdown.reward if breakdown.reward is not None else 0.0,
-        "scored": breakdown.reward is not None,
-        "tier": str(breakdown.tier),
-        "f1": breakdown.f1,
-        "join_share": breakdown.join_share,
-        "group_seen": False,
-    }
+    return reward_record(breakdown)

@@ -1,0 +1,184 @@
+"""The form of a case: values, statuses, and checks by key; a key that nobody knows fails the case.
+
+A line is `{id, capability, input, expected, …}` (CONTRACT 12). Rows are lists, blobs are
+`{"$hex": "ff"}`, infinities `{"$float": "inf"}`; 1 and 1.0 are different values. A key that ends in
+`_one_of` lists what its base key may be; `note` and keys that end in `_note` say something to the
+reader.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ONE_OF = "_one_of"
+FAILED = ("error", "denied", "invalid")
+"""A status `error` in a case accepts the other two as well."""
+
+Check = Callable[[Any, Any], None]
+"""(what the run came to, the expected value); fails by assertion."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One line of a cases file."""
+
+    id: str
+    capability: str
+    input: dict[str, Any]
+    expected: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checks:
+    """What one capability knows: keys of `input`, and how each key of `expected` is checked."""
+
+    inputs: frozenset[str]
+    by_key: Mapping[str, Check]
+    by_pattern: Mapping[str, Callable[[Any, Any, re.Match[str]], None]] = field(
+        default_factory=dict
+    )
+    """Keys that hold a number or a name, e.g. `turn2`, by regular expression."""
+
+    def refuse_unknown(self, case: Case) -> None:
+        """Fails the case for keys that nobody here knows."""
+        unknown = [key for key in case.input if key not in self.inputs and not is_note(key)]
+        assert not unknown, f"unknown keys of input: {unknown}"
+        self.refuse_unknown_expected(case.expected)
+
+    def refuse_unknown_expected(self, expected: Mapping[str, Any]) -> None:
+        """The same for what is expected, of the case or of one of its steps."""
+        unknown = [key for key in expected if self._find(key) is None]
+        assert not unknown, f"unknown keys of expected: {unknown}"
+
+    def check(self, outcome: Any, expected: Mapping[str, Any]) -> None:
+        """Runs the check of every expected key."""
+        self.refuse_unknown_expected(expected)
+        for key, value in expected.items():
+            check = self._find(key)
+            assert check is not None
+            check(outcome, value)
+
+    def _find(self, key: str) -> Check | None:
+        if is_note(key):
+            return lambda outcome, value: None
+        if key in self.by_key:
+            return self.by_key[key]
+        for pattern, check in self.by_pattern.items():
+            if match := re.fullmatch(pattern, key):
+                return lambda outcome, value, check=check, match=match: check(outcome, value, match)
+        if key.endswith(ONE_OF) and (base := self._find(key.removesuffix(ONE_OF))):
+            return lambda outcome, value: check_any(base, outcome, value)
+        return None
+
+
+def check_any(check: Check, outcome: Any, alternatives: Iterable[Any]) -> None:
+    """Passes where the check passes for one of the alternatives."""
+    failures = []
+    for alternative in alternatives:
+        try:
+            return check(outcome, alternative)
+        except AssertionError as e:
+            failures.append(str(e))
+    pytest.fail("none of the alternatives holds:\n" + "\n".join(failures))
+
+
+def is_note(key: str) -> bool:
+    """A sentence for the reader."""
+    return key == "note" or key.endswith("_note")
+
+
+def read_cases(path: Path) -> list[Case]:
+    """Every case of a JSON-lines file."""
+    cases = []
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        if line.strip():
+            record = json.loads(line)
+            cases.append(
+                Case(
+                    id=str(record["id"]),
+                    capability=record["capability"],
+                    input=record.get("input") or {},
+                    expected=record.get("expected") or {},
+                )
+            )
+    return cases
+
+
+def value_of(value: Any) -> Any:
+    """The Python value of a JSON one: blobs and infinities decoded, lists walked."""
+    if isinstance(value, dict):
+        if set(value) == {"$hex"}:
+            return bytes.fromhex(value["$hex"])
+        if set(value) == {"$float"}:
+            return float(value["$float"])
+        return {key: value_of(inner) for key, inner in value.items()}
+    return [value_of(inner) for inner in value] if isinstance(value, list) else value
+
+
+def rows_of(rows: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Expected rows as tuples of values."""
+    return [tuple(value_of(row)) for row in rows]
+
+
+def typed(rows: Iterable[Sequence[Any]]) -> list[tuple[tuple[str, Any], ...]]:
+    """Rows whose cells carry their type, so that 1 is not 1.0; -0.0 is 0.0."""
+    return [
+        tuple((type(cell).__name__, "nan" if _is_nan(cell) else cell) for cell in row)
+        for row in rows
+    ]
+
+
+def assert_same_rows(found: Iterable[Sequence[Any]], expected: Iterable[Any]) -> None:
+    """The same rows in the same order, value for value and type for type."""
+    assert typed(found) == typed(rows_of(expected))
+
+
+def assert_same_bag(found: Iterable[Sequence[Any]], expected: Iterable[Any]) -> None:
+    """The same rows as often, in any order."""
+    assert sorted(typed(found), key=repr) == sorted(typed(rows_of(expected)), key=repr)
+
+
+def assert_status(found: str, expected: str) -> None:
+    """`error` accepts every way of refusing."""
+    accepted = FAILED if expected == "error" else (expected,)
+    assert found in accepted, f"status {found}, expected {expected}"
+
+
+def as_list(value: Any) -> list[Any]:
+    """One value, or a list of them."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def for_each(value: Any, count: int) -> list[Any]:
+    """An expectation for each of `count`: a list, or one value that holds for all."""
+    if isinstance(value, list):
+        assert len(value) == count, f"{count} results, {len(value)} expected"
+        return value
+    return [value] * count
+
+
+def plain(text: str) -> str:
+    """Letters and digits alone, in lower case: `ragged_row` and `Ragged row` are the same."""
+    return re.sub(r"[^a-z0-9]+", "", text.lower())
+
+
+def says(text: str, wanted: str) -> bool:
+    """Whether `text` says `wanted`, whatever its case and punctuation."""
+    return wanted.lower() in text.lower() or plain(wanted) in plain(text)
+
+
+def close(found: float | None, expected: float | None) -> bool:
+    """Equal up to the last digits; None only to None."""
+    if found is None or expected is None:
+        return found is expected
+    return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def _is_nan(cell: Any) -> bool:
+    return isinstance(cell, float) and math.isnan(cell)

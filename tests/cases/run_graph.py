@@ -1,0 +1,257 @@
+"""Capability FK graph+sampler: edges, join paths, samples and the views of samples."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.episode.toolbox import Toolbox
+from envbuild.episode.views import open_database
+from envbuild.materialize.build import build_database
+from envbuild.records.corpus import DatabaseRecord
+from envbuild.records.episode import EpisodeSettings
+from envbuild.records.schema import ForeignKey, Schema
+from envbuild.schema.graph import join_path
+from envbuild.schema.read import read_schema
+from envbuild.schema.sampler import sample_schema
+from envbuild.sql.connect import open_read_only
+from tests.cases.databases import environment
+from tests.cases.form import Case, Checks, as_list, assert_status
+
+_SAMPLE = """
+import json, sys
+from pathlib import Path
+from envbuild.schema.read import read_schema
+from envbuild.schema.sampler import sample_schema
+from envbuild.sql.connect import open_read_only
+
+given = json.load(sys.stdin)
+schema = read_schema(open_read_only(Path(given["path"])))
+print(json.dumps([
+    sample_schema(schema, set(given["gold"]), target=target, seed=given["seed"]).tables
+    for target in given["targets"]
+]))
+"""
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """The database and what is asked of it."""
+
+    case: Case
+    path: Path
+    schema: Schema
+
+    def sample(self, target: int, seed: int | None = None) -> tuple[str, ...]:
+        """The tables of one sample."""
+        given = self.case.input
+        found = sample_schema(
+            self.schema,
+            given.get("gold_tables", ()),
+            target=target,
+            seed=int(given.get("seed", 0)) if seed is None else seed,
+            distractors=given.get("distractors", "fk"),
+            extra=given.get("extra"),
+            full=bool(given.get("full", False)),
+        )
+        assert len(set(found.tables)) == len(found.tables)
+        return found.tables
+
+    @property
+    def targets(self) -> list[int]:
+        """Every target the case names; the whole database where it names none."""
+        given = self.case.input
+        return as_list(given.get("targets", given.get("target", len(self.schema.tables))))
+
+
+def run(case: Case, folder: Path) -> None:
+    """Materializes the schema (whatever its dialect), reads it back, and checks."""
+    record = DatabaseRecord(
+        db_id="case",
+        ddl=case.input.get("ddl", ""),
+        dialect=case.input.get("ddl_dialect", ""),
+    )
+    path = folder / "case.sqlite"
+    build_database(record, path)
+    connection = open_read_only(path)
+    schema = read_schema(connection)
+    connection.close()
+    CHECKS.check(Outcome(case=case, path=path, schema=schema), case.expected)
+
+
+def _edge(key: ForeignKey) -> list[Any]:
+    return [key.child, list(key.child_columns), key.parent, list(key.parent_columns)]
+
+
+def _check_edges(outcome: Outcome, expected: list[Any]) -> None:
+    found = [_edge(key) for key in outcome.schema.foreign_keys]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def _check_n_edges(outcome: Outcome, expected: int) -> None:
+    assert len(outcome.schema.foreign_keys) == expected
+
+
+def _check_rendered(outcome: Outcome, expected: list[str]) -> None:
+    assert sorted(key.render() for key in outcome.schema.foreign_keys) == sorted(expected)
+
+
+def _check_missing(outcome: Outcome, expected: list[str]) -> None:
+    assert sorted({m.parent for m in outcome.schema.missing_parents}) == sorted(expected)
+
+
+def _check_nodes(outcome: Outcome, expected: list[str]) -> None:
+    assert sorted(outcome.schema.table_names) == sorted(expected)
+
+
+def _check_join_paths(outcome: Outcome, expected: list[Any]) -> None:
+    for a, b, path in expected:
+        found = join_path(outcome.schema, a, b)
+        assert (None if found is None else list(found)) == path, (a, b)
+
+
+def _check_first_edges(outcome: Outcome, expected: dict[str, str]) -> None:
+    """The first line of what the agent's `join_path` says."""
+    database = open_database(outcome.path)
+    try:
+        for pair, edge in expected.items():
+            a, b = (name.strip() for name in pair.split(","))
+            said = Toolbox(database, EpisodeSettings()).run(
+                "join_path", {"table_a": a, "table_b": b}
+            )
+            assert not said.failed, said.result
+            if edge is None:
+                assert join_path(outcome.schema, a, b) is None
+            else:
+                assert said.result.splitlines()[0] == edge
+    finally:
+        database.close()
+
+
+def _check_sizes(outcome: Outcome, expected: list[int]) -> None:
+    assert [len(outcome.sample(target)) for target in outcome.targets] == expected
+
+
+def _check_size(outcome: Outcome, expected: int) -> None:
+    for target in outcome.targets:
+        assert len(outcome.sample(target)) == expected
+
+
+def _check_contain(outcome: Outcome, expected: list[str]) -> None:
+    for target in outcome.targets:
+        assert set(expected) <= set(outcome.sample(target))
+
+
+def _check_allowed(outcome: Outcome, expected: list[list[str]], match: re.Match[str]) -> None:
+    """Whatever the seed, the sample is one of these."""
+    allowed = [sorted(tables) for tables in expected]
+    for seed in (int(outcome.case.input.get("seed", 0)), *range(20)):
+        assert sorted(outcome.sample(int(match[1]), seed)) in allowed
+
+
+def _check_hashseeds(outcome: Outcome, expected: bool) -> None:
+    given = outcome.case.input
+    question = json.dumps(
+        {
+            "path": str(outcome.path),
+            "gold": given.get("gold_tables", []),
+            "targets": outcome.targets,
+            "seed": int(given.get("seed", 0)),
+        }
+    )
+    found = {_sampled_under(str(seed), question) for seed in given.get("hashseeds", [0, 1])}
+    assert (len(found) == 1) is expected
+    here = msgspec.json.encode([outcome.sample(target) for target in outcome.targets])
+    assert json.loads(found.pop()) == json.loads(here)
+
+
+def _sampled_under(hashseed: str, question: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _SAMPLE],
+        input=question,
+        env=environment(PYTHONHASHSEED=hashseed),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return done.stdout
+
+
+def _check_seed_difference(outcome: Outcome, expected: Any) -> None:
+    """Some two of these seeds (a list, or as many from 0 on) give different samples."""
+    if isinstance(expected, bool):
+        seeds, differ = list(range(20)), expected
+    else:
+        seeds = list(range(expected)) if isinstance(expected, int) else list(expected)
+        differ = True
+    found = {outcome.sample(target, seed) for target in outcome.targets for seed in seeds}
+    per_target = len(outcome.targets)
+    assert (len(found) > per_target) is differ, found
+
+
+def _viewed(outcome: Outcome) -> tuple[list[str], Schema]:
+    """The tables and the schema that an agent finds in a view of the sample."""
+    sample = outcome.case.input.get("sample") or list(outcome.sample(outcome.targets[0]))
+    database = open_database(outcome.path, sample)
+    try:
+        said = Toolbox(database, EpisodeSettings()).run("list_tables", {})
+        return said.result.splitlines(), database.schema.schema
+    finally:
+        database.close()
+
+
+def _check_tables(outcome: Outcome, expected: list[str]) -> None:
+    names, schema = _viewed(outcome)
+    assert sorted(names) == sorted(expected) == sorted(schema.table_names)
+
+
+def _check_edges_among(outcome: Outcome, expected: Any) -> None:
+    """As edges, as `child.col -> parent.col`, or their number."""
+    _, schema = _viewed(outcome)
+    if isinstance(expected, int):
+        assert len(schema.foreign_keys) == expected
+        return
+    found = [
+        key.render() if expected and isinstance(expected[0], str) else _edge(key)
+        for key in schema.foreign_keys
+    ]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert not schema.missing_parents
+
+
+def _check_status(outcome: Outcome, expected: str) -> None:
+    assert_status("ok", expected)
+
+
+CHECKS = Checks(
+    inputs=frozenset(
+        (
+            *("ddl", "ddl_dialect", "gold_tables", "targets", "target", "seed", "hashseeds"),
+            *("sample", "distractors", "extra", "full"),
+        )
+    ),
+    by_key={
+        "edges": _check_edges,
+        "n_edges": _check_n_edges,
+        "rendered": _check_rendered,
+        "missing_parents": _check_missing,
+        "nodes": _check_nodes,
+        "join_paths": _check_join_paths,
+        "join_path_first_edge": _check_first_edges,
+        "sizes": _check_sizes,
+        "size": _check_size,
+        "must_contain": _check_contain,
+        "identical_across_hashseeds": _check_hashseeds,
+        "some_difference_for_seeds": _check_seed_difference,
+        "tables": _check_tables,
+        "edges_among_sample": _check_edges_among,
+        "status": _check_status,
+    },
+    by_pattern={r"target(\d+)_allowed": _check_allowed},
+)
