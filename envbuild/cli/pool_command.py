@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from envbuild.curriculum.pool import Pool
     from envbuild.manifest.read import Manifest
 
-QUESTION_WIDTH = 36
-"""Characters of a question that the table shows."""
+QUESTION_WIDTH = 58
+"""Characters of a question that are shown."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +48,12 @@ def pool(
     borrow: Annotated[
         bool, typer.Option("--borrow", help="Fill what a bucket lacks from the nearest one.")
     ] = False,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest", help="Print a schedule for this manifest's own buckets; no draw."
+        ),
+    ] = False,
     seed: SeedOption = 0,
     write: Annotated[
         bool, typer.Option("--write", help="Write schedule.parquet: every step, in order.")
@@ -74,15 +80,20 @@ def pool(
     from envbuild.cli.plots import check_plot_path
     from envbuild.curriculum.draw import Draws
     from envbuild.curriculum.order import FILE, write_schedule
-    from envbuild.curriculum.pool import PoolChoice, build_pool
-    from envbuild.curriculum.presets import load_schedule
+    from envbuild.curriculum.pool import PoolChoice, build_pool, lengths_a_bucket
+    from envbuild.curriculum.presets import load_schedule, render_schedule, suggest_schedule
     from envbuild.manifest.read import open_manifest
 
     for image in (plot, plot_schedule):
         if image is not None:
             check_plot_path(image)
-    plan = load_schedule(schedule)
     opened = open_manifest(manifest)
+    if suggest:
+        lengths = lengths_a_bucket(opened.root)
+        plan = suggest_schedule({name: len(values) for name, values in lengths.items()})
+        typer.echo(render_schedule(plan), nl=False)
+        return
+    plan = load_schedule(schedule)
     choice = PoolChoice(
         size=size,
         seed=seed,
@@ -170,20 +181,11 @@ def _show(
         typer.echo(f"left out: {parts}\n")
     mixture = ", ".join(f"{name} {share:.3f}" for name, share in draw.mixture.items())
     typer.echo(f"step {draw.step}: {mixture}; submit gate {draw.gate_probability:.4g}")
-    print_table(
-        ("slot", "bucket", "pass", "row", "question"),
-        [
-            (
-                row.schedule_slot,
-                row.bucket,
-                row.epoch + 1,
-                row.row_id,
-                _cut(manifest.row(row.row_id).question),
-            )
-            for row in draw.rows
-        ],
-        right=(0, 2),
-    )
+    typer.echo("\nslot  bucket    pass  row and question")
+    for row in draw.rows:
+        head = f"{row.schedule_slot:>4}  {row.bucket:<8}{row.epoch + 1:>6}  "
+        typer.echo(f"{head}{row.row_id}")
+        typer.echo(f"{'':{len(head)}}{_cut(manifest.row(row.row_id).question)}")
     for name, count in draw.lacking.items():
         warn(
             f"step {draw.step} wants {draw.counts[name]} of {name}: {count} more than the pool has"

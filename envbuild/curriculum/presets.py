@@ -1,13 +1,15 @@
 """Schedules by name or from a TOML file of the same form."""
 
+from collections.abc import Mapping
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
-from envbuild.curriculum.schedule import exact
+from envbuild.curriculum.schedule import apportion, exact
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.records.curriculum import Schedule
+from envbuild.records.curriculum import Phase, Schedule
 
 
 def load_schedule(name: str) -> Schedule:
@@ -42,6 +44,47 @@ def parse_schedule(text: bytes, source: str) -> Schedule:
     for fault in _faults(schedule):
         raise ConfigurationError(f"schedule {source}: {fault}")
     return schedule
+
+
+def suggest_schedule(shares: Mapping[str, int]) -> Schedule:
+    """A schedule for a manifest's own buckets: `shares` counts its rows a bucket, easiest first.
+
+    The published shape, without its numbers: warm-up on the easiest bucket, an anneal from equal
+    shares to the manifest's own, then these to the end.
+    """
+    total = sum(shares.values())
+    # thousandths that sum to one exactly
+    own = apportion(1000, [Fraction(count, total) for count in shares.values()])
+    equal = apportion(1000, [Fraction(1, len(shares))] * len(shares))
+    first = (1.0, *[0.0] * (len(shares) - 1))
+    end, start = (tuple(part / 1000 for part in parts) for parts in (own, equal))
+    return Schedule(
+        name="suggested",
+        buckets=tuple(shares),
+        pool=end,
+        phases=(
+            Phase(steps=400, start=first),
+            Phase(steps=1000, start=start, end=end),
+            Phase(steps=400, start=end),
+        ),
+    )
+
+
+def render_schedule(schedule: Schedule) -> str:
+    """The schedule as TOML that `load_schedule` reads back."""
+
+    def value(field: object) -> str:
+        return msgspec.json.encode(field).decode()
+
+    lines = [
+        f"{name} = {value(getattr(schedule, name))}"
+        for name in schedule.__struct_fields__
+        if name != "phases" and getattr(schedule, name) != ()
+    ]
+    for phase in schedule.phases:
+        lines += ["", "[[phases]]", f"steps = {phase.steps}", f"start = {value(phase.start)}"]
+        lines += [f"end = {value(phase.end)}"] if phase.end else []
+    return "\n".join(lines) + "\n"
 
 
 def _faults(schedule: Schedule) -> list[str]:

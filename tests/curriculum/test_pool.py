@@ -12,6 +12,7 @@ from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.order import read_schedule_file, write_schedule
 from envbuild.curriculum.pool import PoolChoice, build_pool
 from envbuild.curriculum.presets import load_schedule
+from envbuild.curriculum.schedule import mixture_at
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.records.manifest import ManifestRow
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
@@ -193,6 +194,17 @@ def test_the_command_shows_the_step_and_its_reasons(manifest: Path) -> None:
     assert len(step["questions"]) == 18 and step["lacking"] == {}
     again = json.loads(envbuild("pool", manifest, "--step", 900, "--json"))
     assert again == document
+
+
+def test_a_suggested_schedule_fits_the_manifest_and_can_be_used(
+    manifest: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(envbuild("pool", manifest, "--suggest"))
+    plan = load_schedule(str(path))
+    assert plan.buckets == ("short", "medium", "long") and plan.pool == (0.364, 0.303, 0.333)
+    assert mixture_at(plan, 0)["short"] == 1 and float(mixture_at(plan, 1400)["long"]) == 0.333
+    assert "step 1500" in envbuild("pool", manifest, "--schedule", path, "--step", 1500)
 
 
 def test_a_bucket_that_cannot_fill_its_share_is_exit_1(tmp_path: Path) -> None:

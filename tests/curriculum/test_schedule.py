@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.curriculum.draw import Draws
-from envbuild.curriculum.presets import load_schedule, parse_schedule
+from envbuild.curriculum.presets import load_schedule, parse_schedule, render_schedule
 from envbuild.curriculum.schedule import apportion, counts_at, gate_at, mixture_at
 from envbuild.errors import ConfigurationError, UnknownNameError
 
@@ -135,3 +135,9 @@ def test_a_wrong_schedule_is_refused_with_its_fault(text: str, said: str) -> Non
 def test_an_unknown_schedule_names_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="none, synsql"):
         load_schedule("sinsql")
+
+
+@pytest.mark.parametrize("name", ["synsql", "none"])
+def test_a_rendered_schedule_reads_back(name: str) -> None:
+    schedule = load_schedule(name)
+    assert parse_schedule(render_schedule(schedule).encode(), "rendered") == schedule

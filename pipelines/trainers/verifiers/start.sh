@@ -6,7 +6,7 @@ model=${1:?"usage: start.sh MODEL BASE_URL"}
 base_url=${2:?"usage: start.sh MODEL BASE_URL"}
 shift 2
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" ENVBUILD_MANIFEST="${MANIFEST:-manifest}"
-# needs a served model: not run here
-exec vf-eval --model "$model" --client.base-url "$base_url" --env.taskset.id envbuild-verifiers \
+# ran against a scripted endpoint; without --no-push verifiers uploads the run to its own platform
+exec vf-eval --no-push --model "$model" --client.base-url "$base_url" --env.taskset.id envbuild-verifiers \
     --env.taskset.export "${DATA:-data/verifiers}" --env.agent.harness.id envbuild-verifiers \
     --env.agent.runtime.type subprocess "$@"

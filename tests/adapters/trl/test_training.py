@@ -1,6 +1,8 @@
 """TRL trains for real, on the CPU, with models of a few thousand weights."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,9 +58,9 @@ CPU = {
 class Scene:
     """A manifest, its export and a random model, in one folder."""
 
-    def __init__(self, folder: Path, plan: Schedule) -> None:
+    def __init__(self, folder: Path, plan: Schedule, manifest: Path | None = None) -> None:
         self.folder, self.plan = folder, plan
-        self.manifest = make_manifest(folder / "manifest")
+        self.manifest = manifest or make_manifest(folder / "manifest")
         self.data = export_for(self.manifest, folder / "data", "trl", plan)
         self.prompts = folder / "prompts.toml"
         self.prompts.write_text(SHORT_PROMPTS)
@@ -107,6 +109,8 @@ def scripted(trainer: PublishedTrainer, policy: Policy, *, offset: float = 0.0) 
 
     def generate(contexts: list[list[int]], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
         live = [(e, lines) for e, lines in queue if e.next_request() is not None]
+        if not live:  # another process has episodes left, and generation may be collective
+            return [[trainer._tokenizer.pad_token_id]], [[0.0]]
         assert [list(e.next_request().context) for e, _ in live] == contexts  # type: ignore[union-attr]
         ids = [tokenizer.encode(lines.pop(0) + "<|im_end|>") for _, lines in live]
         return ids, [
@@ -136,8 +140,29 @@ def mixed(row_id: str, number: int) -> Sequence[str]:
 
 @pytest.mark.parametrize("recipe", ["synsql-token", "synsql-sequence"])
 def test_three_steps_have_the_loss_computed_by_hand(scene: Scene, recipe: str) -> None:
+    three_steps_by_hand(scene, recipe, mixed)
+
+
+@pytest.mark.slow
+def test_the_demo_manifest_trains_with_the_loss_computed_by_hand(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "envbuild", "demo", "--out", str(tmp_path / "demo"), "--quiet"]
+    subprocess.run(command, check=True, capture_output=True)
+    scene = Scene(tmp_path, PLAN, tmp_path / "demo" / "manifest")
+    rows = Rollouts(scene.manifest).manifest
+
+    def policy(row_id: str, number: int) -> Sequence[str]:
+        gold = rows.row(row_id).gold_sql
+        if number % 4 < 2:
+            return call("run_query", sql=gold), call("submit_sql", sql=gold)
+        table = rows.row(row_id).tables[0]
+        return wrong_answer(f'SELECT 1 FROM "{table}"' if number % 4 == 2 else "SELEC")
+
+    three_steps_by_hand(scene, "synsql-token", policy)
+
+
+def three_steps_by_hand(scene: Scene, recipe: str, policy: Policy) -> None:
     trainer = make_trainer(scene.run(recipe), schedule=PLAN)
-    scripted(trainer, mixed, offset=0.1)
+    scripted(trainer, policy, offset=0.1)
     by_hand: list[float] = []
     tiers: list[list[float | None]] = []
     original, scored = trainer._compute_loss, trainer._generate_and_score_completions
