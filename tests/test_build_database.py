@@ -256,3 +256,30 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="missing_file"):
         build_database(DatabaseRecord(db_id="d", sqlite_file=str(tmp_path / "x")), tmp_path / "d")
     assert list((tmp_path / "o").iterdir()) == []
+
+
+def test_rows_that_are_no_list_and_tables_nothing_can_enter_are_refused(file: Path) -> None:
+    built = build(
+        file,
+        "CREATE TABLE t(a); CREATE TABLE u(a);\0CREATE TABLE broken(x);",
+        '{"t": {"a": [1, 2]}, "u": 7}',
+    )
+    assert reasons(built) == [
+        ("statement", "ddl_refused"),
+        ("row", "rows_not_list"),
+        ("row", "rows_not_list"),
+    ]
+    assert (built.database.rows_offered, built.database.rows_refused) == (2, 2)
+
+
+def test_another_dialect_keeps_defaults_generated_and_untyped_columns(file: Path) -> None:
+    built = build(
+        file,
+        "CREATE TABLE `t` (`a` int unsigned, `b` timestamp NOT NULL DEFAULT now(),"
+        " `c` int GENERATED ALWAYS AS (a + 1), `d` varchar(9) CHECK (d <> '')) ENGINE=InnoDB;"
+        "CREATE TABLE v(a, n int unsigned zerofill DEFAULT 5);",
+        {"t": [{"a": 1, "d": "x"}, {"a": 2, "b": "2020"}], "v": [{"a": "text"}]},
+    )
+    assert read(file, "SELECT a, length(b), c, d FROM t") == [(1, 19, 2, "x"), (2, 4, 3, None)]
+    assert read(file, "SELECT a, n FROM v") == [("text", 5)]
+    assert {reason for _, reason in reasons(built)} == {"transpiled"}

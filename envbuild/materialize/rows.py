@@ -40,7 +40,11 @@ class TableLoad:
         """Inserts what the table takes. Raises OSError for a full disk."""
         if given.rows is None:
             return
-        rows = given.rows if isinstance(given.rows, list) else [given.rows]
+        if not isinstance(given.rows, list):
+            self.offered += 1
+            self._refuse(0, "rows_not_list", f"the rows are a {type(given.rows).__name__}")
+            return
+        rows = given.rows
         self.offered += len(rows)
         if rows and not given.loose and not given.packed and self._load_plainly(connection, rows):
             return

@@ -59,13 +59,26 @@ def insert_rows(
         try:
             connection.executemany(sql, remaining)
             return
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - what is no refusal is raised again below
             if operator.length_hint(remaining) == left:
-                raise  # it did not compile: no row was taken, and none ever would be
+                # it did not compile: no row was taken, and none ever would be
+                yield from _all_refused(connection, e, len(rows) - left, len(rows))
+                return
             position = len(rows) - operator.length_hint(remaining) - 1
             refusal = _one_again(connection, sql, mend(rows[position]), e, position)
             if refusal:
                 yield refusal
+
+
+def _all_refused(
+    connection: Connection, error: Exception, first: int, end: int
+) -> Iterator[Refusal]:
+    if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError):
+        raise disk_error(connection, error) from error
+    if not isinstance(error, apsw.Error):
+        raise error
+    for position in range(first, end):
+        yield Refusal(position, "refused", str(error))
 
 
 def _one_again(

@@ -73,7 +73,7 @@ def run_statement(connection: Connection, sql: str) -> int:
         raise RefusedStatementError("not a statement of a schema", denied=True) from None
     except _DISK as e:
         raise disk_error(connection, e) from e
-    except (apsw.Error, UnicodeEncodeError) as e:
+    except (apsw.Error, ValueError) as e:  # a ValueError: a NUL or a lone surrogate within
         raise RefusedStatementError(str(e)) from None
     finally:
         connection.authorizer = None

@@ -38,15 +38,15 @@ _TYPES = {
 }
 """SQLite's word for the types sqlglot knows; every other one is TEXT."""
 _WORD_OF = {name: word for word, names in _TYPES.items() for name in names.split()}
-_DEFAULTS = (
-    exp.Literal,
-    exp.Null,
-    exp.Boolean,
-    exp.Neg,
-    exp.CurrentTimestamp,
-    exp.CurrentDate,
-    exp.CurrentTime,
-)
+_UNREADABLE = (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, KeyError)
+"""What sqlglot raises over what it cannot read or say."""
+_NOW = {
+    exp.CurrentTimestamp: "CURRENT_TIMESTAMP",
+    exp.CurrentDate: "CURRENT_DATE",
+    exp.CurrentTime: "CURRENT_TIME",
+}
+_NOW_NAMES = frozenset(("now", "getdate", "sysdate", "localtimestamp", "sysdatetime"))
+_DEFAULTS = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
 """Default expressions that mean the same in SQLite; others are left out."""
 
 
@@ -71,6 +71,13 @@ def to_sqlite(statement: str, dialect: str, *, bare: bool = False) -> str | None
     tree = _parse(statement, dialect)
     if tree is None or isinstance(tree, exp.Command):
         return None
+    try:
+        return _render(tree, bare)
+    except _UNREADABLE:
+        return None
+
+
+def _render(tree: exp.Expr, bare: bool) -> str:
     for table in tree.find_all(exp.Table):
         table.set("db", None)
         table.set("catalog", None)
@@ -108,7 +115,7 @@ def _parse(statement: str, dialect: str) -> exp.Expr | None:
         statement = re.sub(r"\b(?:NON)?CLUSTERED\b", "", statement, flags=re.IGNORECASE)
     try:
         trees = sqlglot.parse(statement, read=dialect)
-    except (SqlglotError, RecursionError, ValueError):
+    except _UNREADABLE:
         return None
     return trees[0] if len(trees) == 1 else None
 
@@ -117,6 +124,8 @@ def _part(element: exp.Expr, bare: bool) -> Iterator[str]:
     """One column or table constraint; nothing for what SQLite has no words for (an index list)."""
     if isinstance(element, exp.ColumnDef):
         yield _column(element, bare)
+    elif isinstance(element, exp.Identifier | exp.Column):  # a column without a type
+        yield _name(element)
     elif isinstance(element, exp.Constraint):
         inner = [part for e in element.expressions for part in _part(e, bare)]
         if inner:
@@ -138,31 +147,52 @@ def _part(element: exp.Expr, bare: bool) -> Iterator[str]:
 
 
 def _column(column: exp.ColumnDef, bare: bool) -> str:
-    kinds = [c.kind for c in column.args.get("constraints") or []]
-    identity = any(
-        isinstance(
-            kind, exp.AutoIncrementColumnConstraint | exp.GeneratedAsIdentityColumnConstraint
-        )
-        for kind in kinds
-    )
+    # not `.kind`: sqlglot's compiled property refuses some of its own constraints
+    kinds = [c.args.get("kind") for c in column.args.get("constraints") or []]
     # only the type INTEGER makes a primary key number itself
-    words = [_name(column.this), "INTEGER" if identity else _type(column.args.get("kind"))]
-    for kind in kinds:
-        if isinstance(kind, exp.PrimaryKeyColumnConstraint):
-            words.append("PRIMARY KEY")
-        elif isinstance(kind, exp.NotNullColumnConstraint):
-            words.append("NULL" if kind.args.get("allow_null") else "NOT NULL")
-        elif isinstance(kind, exp.UniqueColumnConstraint):
-            words.append("UNIQUE")
-        elif isinstance(kind, exp.DefaultColumnConstraint) and not bare:
-            value = kind.this.this if isinstance(kind.this, exp.Cast) else kind.this
-            if isinstance(value, _DEFAULTS):
-                words.append(f"DEFAULT {value.sql('sqlite')}")
-        elif isinstance(kind, exp.Reference) or (
-            isinstance(kind, exp.CheckColumnConstraint) and not bare
-        ):
-            words.append(kind.sql("sqlite", identify=isinstance(kind, exp.Reference)))
+    kind = "INTEGER" if any(map(_numbers_itself, kinds)) else _type(column.args.get("kind"))
+    words = [_name(column.this), kind, *(_constraint(kind, bare) for kind in kinds)]
     return " ".join(word for word in words if word)
+
+
+def _numbers_itself(kind: exp.Expr) -> bool:
+    return isinstance(kind, exp.AutoIncrementColumnConstraint) or (
+        isinstance(kind, exp.GeneratedAsIdentityColumnConstraint)
+        and kind.args.get("expression") is None
+    )
+
+
+def _constraint(kind: exp.Expr, bare: bool) -> str:
+    """A column's constraint; empty for what SQLite has no words for."""
+    if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+        return "PRIMARY KEY"
+    if isinstance(kind, exp.NotNullColumnConstraint):
+        return "NULL" if kind.args.get("allow_null") else "NOT NULL"
+    if isinstance(kind, exp.UniqueColumnConstraint):
+        return "UNIQUE"
+    if isinstance(kind, exp.Reference):
+        return kind.sql("sqlite", identify=True)
+    if bare:
+        return ""
+    if isinstance(kind, exp.DefaultColumnConstraint):
+        value = kind.this.this if isinstance(kind.this, exp.Cast) else kind.this
+        default = _default(value)
+        return f"DEFAULT {default}" if default else ""
+    if isinstance(kind, exp.ComputedColumnConstraint):
+        return f"AS ({kind.this.sql('sqlite')})"
+    if isinstance(kind, exp.GeneratedAsIdentityColumnConstraint) and kind.args.get("expression"):
+        return f"AS ({kind.args['expression'].sql('sqlite')})"
+    return kind.sql("sqlite") if isinstance(kind, exp.CheckColumnConstraint) else ""
+
+
+def _default(value: exp.Expr) -> str:
+    """The default in SQLite's words where it means the same there; else empty."""
+    for moment, word in _NOW.items():
+        if isinstance(value, moment):
+            return word
+    if isinstance(value, exp.Anonymous) and value.name.lower() in _NOW_NAMES:
+        return "CURRENT_TIMESTAMP"
+    return value.sql("sqlite") if isinstance(value, _DEFAULTS) else ""
 
 
 def _type(kind: exp.Expr | None) -> str:
