@@ -43,7 +43,7 @@ def ask(
     Example: envbuild ask --db shop.sqlite --question "How many orders did Ann make?"
     --base-url http://127.0.0.1:8000/v1 --model NAME
     """
-    from envbuild.cli.rollout_command import show_turn
+    from envbuild.cli.rollout_command import printable, show_turn
     from envbuild.episode.presets import load_preset
     from envbuild.episode.views import open_database
     from envbuild.rollout.agent import Agent
@@ -69,7 +69,8 @@ def ask(
     if json:
         print_json("ask", {"episode": episode, "rows": result.rows if result else ()})
     else:
-        typer.echo(episode.sql or f"no answer: {episode.ended_by.value} {episode.error}".strip())
+        none = f"no answer: {episode.ended_by.value} {episode.error}".strip()
+        typer.echo(printable(episode.sql or none))
         if result is not None:
             _show_rows(result)
     if result is None or not result.ok:
@@ -77,12 +78,19 @@ def ask(
 
 
 def _show_rows(result: "QueryResult") -> None:
+    from rich.markup import escape
+
+    from envbuild.cli.rollout_command import printable
     from envbuild.cli.tables import print_table
 
+    def plain(text: object) -> str:
+        """A table reads square brackets as styles, which a user's own text must not be."""
+        return escape(printable(str(text)))
+
     if result.error:
-        typer.echo(result.error)
+        typer.echo(printable(result.error))
         return
-    shown = [["NULL" if cell is None else str(cell) for cell in row] for row in result.rows[:50]]
-    print_table(result.columns, shown)
+    shown = [["NULL" if cell is None else plain(cell) for cell in row] for row in result.rows[:50]]
+    print_table([plain(column) for column in result.columns], shown)
     if len(result.rows) > len(shown):
         typer.echo(f"{len(result.rows)} rows; the first {len(shown)} are shown")

@@ -15,6 +15,7 @@ from envbuild.episode.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import Episode, EpisodeSettings, Task, TextRequest
 from envbuild.records.execution import Limits
+from envbuild.rollout.unanswered import end_unanswered
 from envbuild.sql.executor import DEFAULT_LIMITS
 
 Generate = Callable[[list[str]], list[str]]
@@ -84,7 +85,7 @@ class Agent:
                 texts = self._generate([request for _, request in open_now])
                 for (place, request), text in zip(open_now, texts, strict=True):
                     if isinstance(text, Exception):
-                        episodes[place].fail(str(text))
+                        end_unanswered(episodes[place], text)
                         continue
                     observation = episodes[place].feed(text)
                     if on_turn:

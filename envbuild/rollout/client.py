@@ -5,7 +5,6 @@ alone, for servers that refuse the others (`transformers serve` answers 422 to t
 """
 
 import asyncio
-import re
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ import httpx
 from envbuild.errors import OperatorError, UnknownNameError
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import Completion, Sampling
+from envbuild.rollout.window import read_overflow
 
 DIALECTS = ("vllm", "openai")
 RETRIES = 5
@@ -20,8 +20,6 @@ FIRST_WAIT = 0.5
 """Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 _OPERATOR = frozenset((401, 403, 404))
-_WINDOW = re.compile(r"maximum context length (?:is|of) (\d+)")
-_PROMPT = re.compile(r"(\d+) (?:tokens )?(?:in the (?:prompt|messages|input)|input tokens)")
 
 
 class ServerUnreachableError(OperatorError):
@@ -30,6 +28,10 @@ class ServerUnreachableError(OperatorError):
 
 class CompletionError(Exception):
     """One completion cannot be had; the episode ends as policy_error with this text."""
+
+
+class WindowFullError(CompletionError):
+    """The context so far fills the server's window: nothing more can be sampled."""
 
 
 class CompletionsClient:
@@ -72,8 +74,9 @@ class CompletionsClient:
     async def complete(self, request: TextRequest, *, seed: int) -> Completion:
         """The completion of one request.
 
-        Raises CompletionError once the retries are spent or the server refuses this request, and
-        ServerUnreachableError where no request could succeed.
+        Raises WindowFullError where the context leaves no room, CompletionError once the retries
+        are spent or the server refuses this request, and ServerUnreachableError where no request
+        could succeed.
         """
         limit = request.max_new_tokens
         last = ""
@@ -100,10 +103,13 @@ class CompletionsClient:
                     raise ServerUnreachableError(
                         f"{self.base_url} refuses model {self.model!r}, {last}"
                     )
-                shorter = _clamped(response, limit)
-                if shorter:
-                    limit = shorter
-                    continue
+                if overflow := read_overflow(response.status_code, response.text):
+                    limit = overflow.shorter(limit)
+                    if limit:
+                        continue
+                    raise WindowFullError(
+                        f"the server's window of {overflow.window} tokens is full"
+                    )
                 if response.status_code not in _PASSING:
                     raise CompletionError(last)
                 if wait := _retry_after(response):
@@ -145,16 +151,6 @@ def _completion(response: httpx.Response) -> Completion:
         )
     except (ValueError, LookupError, TypeError, AttributeError) as e:
         raise CompletionError(f"the server's answer is no completion: {response.text[:300]}") from e
-
-
-def _clamped(response: httpx.Response, limit: int) -> int:
-    """A smaller token limit where the server says that the context would not fit; 0 otherwise."""
-    window = _WINDOW.search(response.text) if response.status_code == 400 else None
-    if window is None or limit <= 1:
-        return 0
-    prompt = _PROMPT.search(response.text)
-    room = int(window[1]) - int(prompt[1]) if prompt else limit // 2
-    return max(0, min(room, limit - 1))
 
 
 def _retry_after(response: httpx.Response) -> float:

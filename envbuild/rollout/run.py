@@ -16,6 +16,7 @@ from envbuild.io.episodes import EpisodeJournal
 from envbuild.records.episode import Episode, TextRequest
 from envbuild.records.rollout import Completion
 from envbuild.rollout.client import CompletionError
+from envbuild.rollout.unanswered import end_unanswered
 
 OnTurn = Callable[[str, TextRequest, str, str], None]
 """(episode id, request, completion, observation), after each turn."""
@@ -117,7 +118,7 @@ async def _play(
         try:
             found = await completions.complete(request, seed=seed)
         except CompletionError as e:
-            episode.fail(str(e))
+            end_unanswered(episode, e)
             return
         observation = await asyncio.to_thread(
             episode.feed,

@@ -1,0 +1,169 @@
+"""Windows that a real server fills: its own words for it, and how such an episode ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.cli.rollout_command import printable
+from envbuild.io.episodes import iter_episodes
+from envbuild.records.episode import EndedBy, Episode
+from envbuild.rollout.window import Overflow, read_overflow
+from envbuild.testing.policies import call
+from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
+from tests.small_manifest import QUESTIONS, write_small_manifest
+
+runner = CliRunner()
+
+
+class StrictServer(PolicyServer):
+    """Refuses in the words of vLLM 0.32, and like it shortens a completion that may fit."""
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        window, self.window = self.window or 0, None
+        try:
+            tokens = -(-len(payload["prompt"]) // CHARACTERS_A_TOKEN)
+            limit = payload["max_tokens"]
+            if limit > window:
+                return 400, _error(
+                    f"max_tokens={limit} cannot be greater than max_model_len={window}. Please "
+                    f"request fewer output tokens. (parameter=max_tokens, value={limit})"
+                )
+            if tokens >= window:
+                return 400, _error(
+                    f"This model's maximum context length is {window} tokens. However, your "
+                    f"prompt contains at least {window + 1} input tokens, which exceeds this "
+                    "limit even without any output tokens. Please reduce the length of the input "
+                    f"prompt. (parameter=input_tokens, value={window + 1})"
+                )
+            return super().answer({**payload, "max_tokens": min(limit, window - tokens)})
+        finally:
+            self.window = window
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "BadRequestError", "code": 400}}
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+def _one_episode(server: PolicyServer, manifest: Path, out: Path) -> Episode:
+    row = server.rows[0].row_id
+    with server as base_url:
+        found = runner.invoke(
+            app,
+            [
+                *("rollout", str(manifest), "--base-url", base_url, "--model", "oracle"),
+                *("--row", row, "--episodes", "1", "--out", str(out), "--json"),
+            ],
+        )
+    assert found.exit_code == 0, found.output
+    return next(iter_episodes(out))
+
+
+def test_a_window_that_the_turns_fill_is_a_spent_budget(manifest: Path, tmp_path: Path) -> None:
+    roomy = StrictServer(manifest, window=100_000)
+    assert _one_episode(roomy, manifest, tmp_path / "a").ended_by is EndedBy.SUBMIT_SQL
+    last = -(-len(roomy.requests[-1]["prompt"]) // CHARACTERS_A_TOKEN)
+    assert last < 2048, "the window below is smaller than a turn's own token limit"
+
+    episode = _one_episode(StrictServer(manifest, window=last), manifest, tmp_path / "b")
+    assert episode.ended_by is EndedBy.TOKEN_BUDGET
+    assert episode.error == f"the server's window of {last} tokens is full"
+    assert len(episode.turns) == len(roomy.requests) - 1
+    assert episode.answer_source == "last_working_query"
+    assert episode.sql == roomy.rows[0].gold_sql
+
+
+def test_a_prompt_that_never_fits_is_the_policys_failure(manifest: Path, tmp_path: Path) -> None:
+    episode = _one_episode(StrictServer(manifest, window=20), manifest, tmp_path)
+    assert episode.ended_by is EndedBy.POLICY_ERROR
+    assert episode.error == "the server's window of 20 tokens is full"
+
+
+@pytest.mark.parametrize(
+    ("said", "window", "prompt"),
+    [
+        (
+            "This model's maximum context length is 4096 tokens. However, your prompt contains at "
+            "least 4097 input tokens, which exceeds this limit even without any output tokens.",
+            4096,
+            4097,
+        ),
+        ("max_tokens=5000 cannot be greater than max_model_len=4096. Please", 4096, None),
+        (
+            "'max_tokens' is too large: 2048. This model's maximum context length is 4096 tokens "
+            "and your request has 3000 input tokens (2048 > 4096 - 3000).",
+            4096,
+            3000,
+        ),
+        (
+            "The prompt is 4100 tokens, which exceeds the model's maximum context length of 4096 "
+            "tokens.",
+            4096,
+            4100,
+        ),
+        (
+            "Requested token count exceeds the model's maximum context length of 4096 tokens. You "
+            "requested a total of 5000 tokens: 3000 tokens from the input messages and 2000 "
+            "tokens for the completion.",
+            4096,
+            3000,
+        ),
+        (
+            "The input (4100 tokens) is longer than the model's context length (4096 tokens).",
+            4096,
+            4100,
+        ),
+        ("request (4100 tokens) exceeds the available context size (4096 tokens)", 4096, 4100),
+    ],
+)
+def test_servers_words(said: str, window: int, prompt: int | None) -> None:
+    assert read_overflow(400, json.dumps(_error(said))) == Overflow(window=window, prompt=prompt)
+    assert read_overflow(500, said) is None
+
+
+def test_a_shorter_limit() -> None:
+    assert Overflow(window=4096, prompt=3000).shorter(2048) == 1096
+    assert Overflow(window=4096, prompt=4097).shorter(2048) == 0
+    assert Overflow(window=1536, prompt=None).shorter(2048) == 1535
+    assert Overflow(window=4096, prompt=None).shorter(2048) == 1024
+    assert Overflow(window=4096, prompt=100).shorter(1) == 0, "it always shrinks"
+    assert read_overflow(400, "temperature must be positive") is None
+
+
+class Bracketed(PolicyServer):
+    """Its model answers with text that a terminal table would take for styles."""
+
+    def _complete(self, model: str, prompt: str) -> str:
+        return call(
+            "submit_sql", sql="SELECT '[/b] [red]it' AS \"[bold]\", char(27) || '[31m' AS b"
+        )
+
+
+def test_ask_shows_text_as_it_is(manifest: Path) -> None:
+    database = next(manifest.parent.rglob("*.sqlite"))
+    with Bracketed(manifest) as base_url:
+        found = runner.invoke(
+            app,
+            [
+                *("ask", "--db", str(database), "--question", QUESTIONS[0].question),
+                *("--base-url", base_url, "--model", "oracle", "--trace"),
+            ],
+        )
+    assert found.exit_code == 0, found.output
+    table = found.stdout.partition("\n")[2]
+    assert "[bold]" in table
+    assert "[/b] [red]it" in table
+    assert "\\x1b[31m" in table
+    assert "\x1b" not in found.output
+
+
+def test_control_characters_are_shown_not_obeyed() -> None:
+    assert printable("a\x1b[31m\tb\r\nc\rd\x9b\ud800é") == "a\\x1b[31m\tb\nc\\rd\\x9b\\ud800é"
