@@ -15,8 +15,7 @@ from sqlglot.dialects.sqlite import SQLite
 from sqlglot.errors import SqlglotError
 
 from envbuild.records.schema import Schema
-from envbuild.sql.names import fold_name
-from envbuild.sql.sources import Key, Origin, SchemaColumns, Scope
+from envbuild.sql.sources import Key, Origin, SchemaColumns, Scope, Tracing, schema_columns
 
 _SQLITE = SQLite()
 
@@ -44,24 +43,27 @@ def _may_join(lowered: str) -> bool:
 
 def _count(tree: exp.Expr | None, schema: Schema) -> tuple[int, int]:
     """(joins along declared foreign keys, joins) of the whole statement."""
-    along_keys = joins = 0
-    for sources, equalities in _from_clauses(tree, SchemaColumns(schema)) if tree else ():
+    joins = along_keys = 0
+    columns = schema_columns(schema)
+    for sources, equalities in _from_clauses(tree, Tracing(columns)) if tree else ():
         joins += len(sources) - 1
-        along_keys += len(sources) - _pieces(sources, _key_edges(schema, equalities))
+        along_keys += len(sources) - _pieces(sources, _key_edges(columns, equalities))
     return along_keys, joins
 
 
 def _from_clauses(
-    tree: exp.Expr, columns: SchemaColumns
+    tree: exp.Expr, tracing: Tracing
 ) -> Iterator[tuple[list[int], set[tuple[Origin, Origin]]]]:
     """For each FROM clause with a table: its sources' numbers, and the equalities between them."""
     for select in tree.find_all(exp.Select):
-        scope = Scope.of(select, columns)
+        scope = Scope.of(select, tracing)
         if scope.sources:
             yield [source.number for source in scope.sources], set(scope.equalities())
 
 
-def _key_edges(schema: Schema, equalities: set[tuple[Origin, Origin]]) -> Iterator[tuple[int, int]]:
+def _key_edges(
+    columns: SchemaColumns, equalities: set[tuple[Origin, Origin]]
+) -> Iterator[tuple[int, int]]:
     """Pairs of sources that the equalities join along a whole declared foreign key."""
     stated: dict[tuple[Key, Key], set[tuple[str, str]]] = {}
     for a, b in equalities:
@@ -69,20 +71,9 @@ def _key_edges(schema: Schema, equalities: set[tuple[Origin, Origin]]) -> Iterat
             pair = (one.instance, other.instance)
             stated.setdefault(pair, set()).add((one.column, other.column))
     for (child, parent), pairs in stated.items():
-        for key in schema.foreign_keys:
-            if (
-                fold_name(key.child) == child.table
-                and fold_name(key.parent) == parent.table
-                and pairs.issuperset(
-                    zip(
-                        map(fold_name, key.child_columns),
-                        map(fold_name, key.parent_columns),
-                        strict=True,
-                    )
-                )
-            ):
-                yield child.source, parent.source
-                break
+        keys = columns.foreign_keys.get((child.table, parent.table), ())
+        if any(key <= pairs for key in keys):
+            yield child.source, parent.source
 
 
 def _pieces(sources: list[int], edges: Iterator[tuple[int, int]]) -> int:

@@ -4,6 +4,7 @@ Works on the query text and the schema record alone (no database), for questions
 structure such as `sql.joins`. Gold tables are another matter: SQLite itself knows those.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,26 +38,52 @@ Outputs = dict[str, Origin | None]
 
 
 class SchemaColumns:
-    """The schema's tables and columns by folded name."""
+    """The schema's tables, columns and foreign keys by folded name."""
 
     def __init__(self, schema: Schema) -> None:
-        self.traced: dict[int, Outputs] = {}
-        """Results of `_query_outputs` by query node: a CTE may be used many times."""
-        self.columns = {
-            fold_name(table.name): [fold_name(column.name) for column in table.columns]
-            for table in schema.tables
-        }
-        self.integer_keys = {
-            fold_name(table.name): fold_name(table.primary_key[0])
-            for table in schema.tables
-            if len(table.primary_key) == 1 and not table.without_rowid
-        }
+        self.columns: dict[str, list[str]] = {}
+        self.integer_keys: dict[str, str] = {}
+        for table in schema.tables:
+            name = fold_name(table.name)
+            self.columns[name] = [fold_name(column.name) for column in table.columns]
+            if len(key := table.primary_key) == 1 and not table.without_rowid:
+                self.integer_keys[name] = fold_name(key[0])
+        self.foreign_keys: defaultdict[tuple[str, str], list[set[tuple[str, str]]]]
+        self.foreign_keys = defaultdict(list)
+        """(child, parent) -> the column pairs of each key between them."""
+        for edge in schema.foreign_keys:
+            sides = (map(fold_name, edge.child_columns), map(fold_name, edge.parent_columns))
+            between = (fold_name(edge.child), fold_name(edge.parent))
+            self.foreign_keys[between].append(set(zip(*sides, strict=True)))
 
     def column(self, table: str, name: str) -> str | None:
         """The table's column of this name (`rowid` is its single primary key), or None."""
         if name in self.columns.get(table, ()):
             return name
         return self.integer_keys.get(table) if name in _ROWID else None
+
+
+_KEPT = 8
+_kept: deque[tuple[Schema, SchemaColumns]] = deque(maxlen=_KEPT)
+
+
+def schema_columns(schema: Schema) -> SchemaColumns:
+    """The names of this very record, kept for the next queries over it."""
+    for known, columns in tuple(_kept):
+        if known is schema:
+            return columns
+    columns = SchemaColumns(schema)
+    _kept.append((schema, columns))
+    return columns
+
+
+class Tracing:
+    """One statement's tracing: the schema's names, and the derived queries traced so far."""
+
+    def __init__(self, columns: SchemaColumns) -> None:
+        self.columns = columns
+        self.traced: dict[int, Outputs] = {}
+        """Columns by query node: a CTE may be used many times."""
 
 
 class Source(NamedTuple):
@@ -72,17 +99,17 @@ class Source(NamedTuple):
 class Scope:
     """One SELECT's FROM clause: its sources, and the equalities that its clauses state."""
 
-    def __init__(self, select: exp.Select, columns: SchemaColumns) -> None:
+    def __init__(self, select: exp.Select, tracing: Tracing) -> None:
         self.select = select
-        self.columns = columns
+        self.tracing = tracing
         self.sources: list[Source] = []
         self.joins: list[tuple[exp.Join, int]] = []
         """Each JOIN with the number of its first source."""
 
     @classmethod
-    def of(cls, select: exp.Select, columns: SchemaColumns) -> "Scope":
+    def of(cls, select: exp.Select, tracing: Tracing) -> "Scope":
         """The scope of this SELECT, its derived tables and CTEs resolved."""
-        scope = cls(select, columns)
+        scope = cls(select, tracing)
         if (clause := select.args.get("from_")) is not None:
             scope._add(clause.this)
             scope._add_joins(select)
@@ -131,7 +158,7 @@ class Scope:
             self.sources.append(self._table(node, number, alias))
             self._add_joins(node)
         elif isinstance(node, exp.Subquery):
-            outputs = _nested(_query_outputs(node.this, self.columns), number)
+            outputs = _nested(_query_outputs(node.this, self.tracing), number)
             self.sources.append(Source(number, alias, outputs))
             self._add_joins(node)
         else:
@@ -147,10 +174,10 @@ class Scope:
     def _table(self, node: exp.Table, number: int, alias: str) -> Source:
         name = fold_name(node.name)
         if not node.db and (cte := _cte_of(node, name)) is not None:
-            outputs = _renamed(_query_outputs(cte.this, self.columns), cte)
+            outputs = _renamed(_query_outputs(cte.this, self.tracing), cte)
             return Source(number, alias, _nested(outputs, number))
         key = Key(number, (), name)
-        known = self.columns.columns.get(name, ())
+        known = self.tracing.columns.columns.get(name, ())
         return Source(number, alias, {column: Origin(key, column) for column in known}, name)
 
     def _conditions(self, condition: exp.Expr) -> Iterator[tuple[Origin, Origin]]:
@@ -189,25 +216,25 @@ class Scope:
                 continue
             if name in source.outputs:
                 return source.outputs[name]
-            if source.table and (column := self.columns.column(source.table, name)):
+            if source.table and (column := self.tracing.columns.column(source.table, name)):
                 return Origin(Key(source.number, (), source.table), column)
         return None
 
 
-def _query_outputs(query: exp.Expr, columns: SchemaColumns) -> Outputs:
+def _query_outputs(query: exp.Expr, tracing: Tracing) -> Outputs:
     """A derived query's columns; of a set operation only what both sides pass on alike."""
     query = query.unnest()
-    if id(query) not in columns.traced:
-        columns.traced[id(query)] = _trace(query, columns)
-    return columns.traced[id(query)]
+    if id(query) not in tracing.traced:
+        tracing.traced[id(query)] = _trace(query, tracing)
+    return tracing.traced[id(query)]
 
 
-def _trace(query: exp.Expr, columns: SchemaColumns) -> Outputs:
+def _trace(query: exp.Expr, tracing: Tracing) -> Outputs:
     if isinstance(query, exp.Select):
-        return Scope.of(query, columns).outputs()
+        return Scope.of(query, tracing).outputs()
     if isinstance(query, exp.SetOperation):
-        left = _query_outputs(query.this, columns)
-        right = list(_query_outputs(query.expression, columns).values())
+        left = _query_outputs(query.this, tracing)
+        right = list(_query_outputs(query.expression, tracing).values())
         return {
             name: origin if at < len(right) and origin and _same(origin, right[at]) else None
             for at, (name, origin) in enumerate(left.items())

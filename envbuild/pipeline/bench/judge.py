@@ -31,6 +31,8 @@ from envbuild.sql.verdicts import judge
 
 TABLES, ROWS = 113, 69
 """Of a SQaLe-shaped database: the published medians."""
+LONG_TABLES, LONG_ROWS = 12, 927
+"""Of a BIRD-shaped one."""
 GOLDS = 40
 _CANDIDATES: tuple[Callable[[str], str], ...] = (
     lambda sql: sql,
@@ -44,18 +46,12 @@ _CANDIDATES: tuple[Callable[[str], str], ...] = (
 def measure(rounds: int) -> list[dict[str, object]]:
     """Microseconds of CPU a pair, and how many times less than each peer; medians over rounds."""
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
-        path = Path(folder, "shop.sqlite")
-        _write(path)
-        pairs = _pairs()
-        with Session.open_file(path) as session, closing(open_read_only(path)) as bare:
-            ways = _ways(path, session, bare, pairs)
-            verdicts = {name: way() for name, way in ways.items()}
-            taken: dict[str, list[float]] = {name: [] for name in ways}
-            for _ in range(rounds):
-                for name, way in ways.items():
-                    started = time.process_time()
-                    way()
-                    taken[name].append((time.process_time() - started) / len(pairs) * 1e6)
+        small, long = Path(folder, "small.sqlite"), Path(folder, "long.sqlite")
+        _write(small, tables=TABLES, rows=ROWS)
+        _write(long, tables=LONG_TABLES, rows=LONG_ROWS)
+        pairs = _pairs(TABLES)
+        taken, verdicts = _timed(small, pairs, rounds)
+        on_long, _ = _timed(long, _pairs(LONG_TABLES), rounds, ("run and F1", "bare run"))
     assert verdicts["BIRD's way"] == verdicts["official@1"]
     assert verdicts["test-suite's way"] == verdicts["testsuite@1"]
     shape = f"{TABLES} tables x {ROWS} rows, {len(pairs)} pairs"
@@ -63,8 +59,26 @@ def measure(rounds: int) -> list[dict[str, object]]:
         _line(f"official@1, {shape}", taken, "official@1", "BIRD's way"),
         _line(f"testsuite@1, {shape}", taken, "testsuite@1", "test-suite's way"),
         _line("reward: tier, F1, join share, digest", taken, "reward", "BIRD's way"),
-        _line("limits, caps and F1 over the bare run", taken, "run and F1", "bare run"),
+        _line(f"limits, caps and F1, {ROWS} rows a table", taken, "run and F1", "bare run"),
+        _line(f"limits, caps and F1, {LONG_ROWS} rows a table", on_long, "run and F1", "bare run"),
     ]
+
+
+def _timed(
+    path: Path, pairs: Sequence[tuple[str, str]], rounds: int, names: Sequence[str] = ()
+) -> tuple[dict[str, list[float]], dict[str, list[bool]]]:
+    """Microseconds a pair of each way, round by round, and what each way says of the pairs."""
+    with Session.open_file(path) as session, closing(open_read_only(path)) as bare:
+        ways = _ways(path, session, bare, pairs)
+        ways = {name: ways[name] for name in names or ways}
+        verdicts = {name: way() for name, way in ways.items()}
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, way in ways.items():
+                started = time.process_time()
+                way()
+                taken[name].append((time.process_time() - started) / len(pairs) * 1e6)
+    return taken, verdicts
 
 
 def _line(what: str, taken: dict[str, list[float]], own: str, peer: str) -> dict[str, object]:
@@ -174,19 +188,19 @@ def _as_text(cell: object) -> str:
     return f"{cell}{type(cell)}"
 
 
-def _pairs() -> list[tuple[str, str]]:
+def _pairs(tables: int) -> list[tuple[str, str]]:
     """(predicted, gold): every gold with candidates that are right, lucky and wrong."""
-    golds = [sql.rstrip(";") for sql in gold_queries(GOLDS, tables=TABLES)]
+    golds = [sql.rstrip(";") for sql in gold_queries(GOLDS, tables=tables)]
     return [(candidate(gold), gold) for gold in golds for candidate in _CANDIDATES]
 
 
-def _write(path: Path) -> None:
-    build_shape(path, tables=TABLES)
+def _write(path: Path, *, tables: int, rows: int) -> None:
+    build_shape(path, tables=tables)
     with closing(Connection(str(path))) as connection:
         connection.execute("BEGIN")
-        for number in range(TABLES):
+        for number in range(tables):
             connection.execute(
-                f"WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT {ROWS})"
+                f"WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT {rows})"
                 f" INSERT INTO {table_name(number)} SELECT i, i % 20 + 1, 'name ' || (i % 60),"
                 f" (i * 37 + {number}) % 1001 * 1.5, 'note ' || (i * 131 % 1000),"
                 " date('2010-01-01', (i * 79) || ' days') FROM n"
