@@ -1,19 +1,20 @@
 #!/bin/sh
 # One trainer's tests in an environment of its own: tests/adapters/run.sh NAME [pytest arguments]
-# NAME: trl, verl, skyrl, verifiers or openenv. The environment lies in .venv-NAME ($ENVBUILD_VENVS
+# NAME: trl, verl, skyrl, verifiers, openenv or nemo (PYTHON=python3.12). The environment lies in .venv-NAME ($ENVBUILD_VENVS
 # elsewhere) and is kept; remove the folder to start afresh.
 set -eu
-name=${1:?"usage: tests/adapters/run.sh trl|verl|skyrl|verifiers|openenv"}
+name=${1:?"usage: tests/adapters/run.sh trl|verl|skyrl|verifiers|openenv|nemo"}
 shift
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${ENVBUILD_VENVS:-$root}/.venv-$name
 case $name in
     trl) needs="trl==1.16.0 transformers>=5.13 datasets>=5.0 accelerate" torch=yes tests=tests/adapters/trl ;;
-    verl) needs="transformers>=5.5.3,<5.11 tensordict<=0.10.0 ray[default] hydra-core torchdata TransferQueue codetiming pylatexenc datasets>=5.0" torch=yes tests=tests/adapters/verl ;;
+    verl) needs="verl==0.9.1 transformers>=5.5.3,<5.11 tensordict<=0.10.0 TransferQueue cachetools uvicorn fastapi datasets>=5.0" torch=yes tests=tests/adapters/verl ;;
     skyrl) needs="skyrl-gym==0.4.*" torch=no tests=tests/adapters/skyrl ;;
     verifiers) needs="verifiers==0.4.*" torch=no tests=tests/adapters/verifiers ;;
     openenv) needs="openenv>=0.10,<0.11" torch=no tests=tests/adapters/openenv ;;
-    *) echo "no adapter $name: trl, verl, skyrl, verifiers or openenv" >&2; exit 2 ;;
+    nemo) needs="nemo-gym==0.4.*" torch=no tests=tests/adapters/nemo ;;
+    *) echo "no adapter $name: trl, verl, skyrl, verifiers, openenv or nemo" >&2; exit 2 ;;
 esac
 if [ ! -e "$venv/ready" ]; then
     "${PYTHON:-python3}" -m venv "$venv"
@@ -21,7 +22,6 @@ if [ ! -e "$venv/ready" ]; then
     [ $torch = no ] || "$venv/bin/pip" install -q "${ENVBUILD_TORCH:-torch==2.13.0}"
     # shellcheck disable=SC2086
     "$venv/bin/pip" install -q $needs pytest
-    [ "$name" != verl ] || "$venv/bin/pip" install -q --no-deps verl==0.9.1
     "$venv/bin/pip" install -q -e "$root"
     touch "$venv/ready"
 fi
