@@ -1,4 +1,4 @@
-"""The name under which verifiers finds the taskset and the harness: put this folder on PYTHONPATH."""
+"""The name under which verifiers finds taskset and harness: put this folder on PYTHONPATH."""
 
 from envbuild.adapters.verifiers import EpisodeHarness, EpisodeTaskset
 
