@@ -17,7 +17,7 @@ from envbuild.rollout.client import CompletionError
 
 
 class EngineGenerate:
-    """The `generate` of an Agent; `complete_all` gets each request with its limit and stop texts."""
+    """The `generate` of an Agent; `complete_all` gets requests with their limits and stop texts."""
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
