@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from envbuild.corpora.folder import CorpusFolder
@@ -52,6 +54,31 @@ def test_the_current_and_the_legacy_layout_agree(current: CorpusFolder, tmp_path
     assert len(legacy.databases()) == 10
     for row in legacy.databases():
         assert digests[row.db_id] == row.sha256
+
+
+def test_a_schema_repeated_with_every_question_is_one_database(tmp_path: Path) -> None:
+    ddl = ["CREATE TABLE t(a);", "CREATE TABLE u(a);"]
+    payload = ['{"t": [{"a": 1}]}', '{"u": []}']
+    table = pa.table(
+        {
+            "schema id": ["one", "one", "two", "one", "two"],
+            "Full schema": [ddl[0], ddl[0], ddl[1], ddl[0], ddl[1]],
+            "Schema content": [payload[0], payload[0], payload[1], payload[0], '{"u": [{"a": 2}]}'],
+            "question id": ["a", "b", "c", "d", "e"],
+            "questions": ['{"verbose (original)": "q?", "casual": null}'] * 5,
+            "sql statement": ["SELECT 1"] * 5,
+        }
+    )
+    (tmp_path / "legacy").mkdir()
+    pq.write_table(table, tmp_path / "legacy" / "train-00000-of-00001.parquet")
+    legacy = materialized(tmp_path / "legacy", tmp_path)
+    assert [row.db_id for row in legacy.databases()] == ["one", "two"]
+    assert [(r.db_id, r.index, r.reason) for r in legacy.rejects()] == [
+        ("two", 4, "duplicate_db_id")
+    ]
+    assert [(q.question_id, q.style) for q in legacy.questions()] == [
+        (name, "verbose") for name in "abcde"
+    ]
 
 
 def test_v1_with_the_same_schemas_gives_the_same_empty_tables(

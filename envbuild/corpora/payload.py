@@ -8,14 +8,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from envbuild.corpora.phrasings import questions_of_row
 from envbuild.corpora.recognise import tabular_files
 from envbuild.corpora.source import Source
-from envbuild.corpora.tables import columns_of, iter_cells
+from envbuild.corpora.tables import bytes_of, columns_of, iter_cells, text_of
 from envbuild.errors import SourceError
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 
@@ -142,17 +141,16 @@ def _iter_databases(files: list[_File]) -> Iterator[DatabaseRecord | Reject]:
             iter_cells(file.path, columns, large=True, repeated=repeated)
         ):
             db_id, ddl, payload, dialect, split = cells
-            ddl, payload = ddl or b"", payload or b""
-            name = _text(db_id) or id_of_schema(_text(ddl))
-            size = (len(ddl), len(payload))
+            name = text_of(db_id) or id_of_schema(text_of(ddl))
+            size = (len(ddl or b""), len(payload or b""))
             if name not in sizes:
                 sizes[name] = size
                 yield DatabaseRecord(
                     db_id=name,
-                    split=_text(split) or file.split,
-                    ddl=_text(ddl),
-                    payload=payload,
-                    dialect=_text(dialect),
+                    split=text_of(split) or file.split,
+                    ddl=text_of(ddl),
+                    payload=bytes_of(payload),
+                    dialect=text_of(dialect),
                 )
             elif not file.question or sizes[name] != size:
                 yield Reject(
@@ -175,7 +173,7 @@ def _iter_questions(files: list[_File]) -> Iterator[Question | Reject]:
             row["split"] = row["split"] or file.split
             row["question_id"] = row["question_id"] if row["question_id"] is not None else position
             if not row["db_id"] and row["ddl"]:
-                row["db_id"] = id_of_schema(_text(row["ddl"]))
+                row["db_id"] = id_of_schema(text_of(row["ddl"]))
             yield from questions_of_row(row, position)
             position += 1
 
@@ -183,9 +181,3 @@ def _iter_questions(files: list[_File]) -> Iterator[Question | Reject]:
 def id_of_schema(ddl: str) -> str:
     """The id of a database whose layout has none: derived from its DDL, so equal DDL is one."""
     return f"schema_{hashlib.sha256(ddl.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace")
-    return "" if cell is None else str(cell)

@@ -10,6 +10,7 @@ import msgspec
 from envbuild.errors import CorpusFolderError, SourceError
 from envbuild.io.json_stream import iter_json
 
+REPEATED_ROWS_A_BATCH = 256
 ROWS_A_BATCH = 1
 """Rows decoded at once where a cell may hold ten megabytes: no slower, and half the memory."""
 SMALL_ROWS_A_BATCH = 4096
@@ -32,7 +33,8 @@ def iter_cells(
 ) -> Iterator[tuple[Any, ...]]:
     """The cells of `columns`, row by row; a column that the file lacks gives None.
 
-    With `large`, text cells come as UTF-8 bytes and a few rows at a time are in memory.
+    With `large`, text cells of Parquet come as buffers of UTF-8 that nobody has copied yet, and
+    one row at a time is in memory; `text_of` and `bytes_of` copy.
     `repeated` says that the same large text stands in many rows: it is decoded once.
     Raises SourceError for a file that is no Parquet or no JSON.
     """
@@ -46,9 +48,12 @@ def iter_cells(
 def _iter_parquet(
     file: Path, columns: Sequence[str], *, large: bool, repeated: bool
 ) -> Iterator[tuple[Any, ...]]:
-    parquet = _open_parquet(file, dictionaries=columns if repeated else ())
-    present = [name for name in columns if name in parquet.schema_arrow.names]
-    size = ROWS_A_BATCH if large and not repeated else SMALL_ROWS_A_BATCH
+    known = columns_of(file)
+    present = [name for name in columns if name in known]
+    parquet = _open_parquet(file, dictionaries=present if repeated else ())
+    size = SMALL_ROWS_A_BATCH
+    if large:
+        size = REPEATED_ROWS_A_BATCH if repeated else ROWS_A_BATCH
     # threads decode columns side by side: more memory, and the workers have the cores
     for batch in parquet.iter_batches(batch_size=size, columns=present, use_threads=not large):
         if large:
@@ -74,14 +79,30 @@ def _open_parquet(file: Path, *, dictionaries: Sequence[str] = ()) -> Any:
         raise SourceError(f"{file} is not a readable Parquet file: {e}") from e
 
 
+def bytes_of(cell: Any) -> bytes:
+    """A large cell as bytes; nothing is empty."""
+    if cell is None:
+        return b""
+    if isinstance(cell, str):
+        return cell.encode("utf-8", "surrogatepass")
+    content: bytes = cell.to_pybytes() if hasattr(cell, "to_pybytes") else bytes(cell)
+    return content
+
+
+def text_of(cell: Any) -> str:
+    """A large cell as text; nothing is empty, a number its digits."""
+    if cell is None or isinstance(cell, str):
+        return cell or ""
+    if hasattr(cell, "to_pybytes") or isinstance(cell, bytes):
+        return bytes_of(cell).decode("utf-8", "replace")
+    return str(cell)
+
+
 def _large_cell(scalar: Any) -> Any:
-    """Text as bytes without a detour through str; anything else as Python has it."""
+    """Text as its buffer, anything else as Python has it."""
     if hasattr(scalar, "dictionary"):
         scalar = scalar.value
-    if hasattr(scalar, "as_buffer"):
-        buffer = scalar.as_buffer()
-        return None if buffer is None else buffer.to_pybytes()
-    return scalar.as_py()
+    return scalar.as_buffer() if hasattr(scalar, "as_buffer") else scalar.as_py()
 
 
 def _json_cell(raw: msgspec.Raw | None) -> Any:
