@@ -20,12 +20,12 @@ from envbuild.adapters.layouts.rows import Asked, Message, Ticket
 from envbuild.adapters.rollouts import Rollouts
 from envbuild.curriculum.order import FILE as SCHEDULE_FILE
 from envbuild.curriculum.order import OrderedSchedule, read_schedule_file
-from envbuild.curriculum.pool import TEST_SPLITS
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import atomic_path, write_bytes, write_text
 from envbuild.io.parquet import open_parquet, write_batches
 from envbuild.manifest.layout import GOLD_FILE, ROWS_FILE
 from envbuild.manifest.read import Manifest
+from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.manifest import ManifestRow
 
 FORMAT = "envbuild.export/1"
@@ -132,8 +132,8 @@ def _tickets(
 ) -> dict[str, list[Ticket]]:
     columns = manifest.columns("row_id", "split")
     splits = dict(zip(columns.column(0).to_pylist(), columns.column(1).to_pylist(), strict=True))
-    test = [row_id for row_id, split in splits.items() if split.lower() in TEST_SPLITS]
-    train = [row_id for row_id, split in splits.items() if split.lower() not in TEST_SPLITS]
+    test = [row_id for row_id, split in splits.items() if split.lower() in EVALUATION_SPLITS]
+    train = [row_id for row_id, split in splits.items() if split.lower() not in EVALUATION_SPLITS]
     if not train:  # as in the pool: a manifest of test rows alone is meant to be used
         train, test = test, []
     if ordered is not None:
@@ -208,7 +208,7 @@ def _batches(layout: Layout, asked: Iterable[Asked]) -> Iterator[pa.RecordBatch]
 def _write_hub(manifest: Manifest, out: Path) -> dict[str, int]:
     """Questions and answers a split, and the gold results, as three configurations."""
     columns = manifest.columns("split")
-    is_test = [split.lower() in TEST_SPLITS for split in columns.column(0).to_pylist()]
+    is_test = [split.lower() in EVALUATION_SPLITS for split in columns.column(0).to_pylist()]
     halves = {"train": [not t for t in is_test], "test": is_test}
     if all(is_test):
         halves = {"train": is_test, "test": []}

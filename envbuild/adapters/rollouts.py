@@ -15,7 +15,6 @@ from typing import Any
 
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Message, Ticket
-from envbuild.curriculum.pool import TEST_SPLITS
 from envbuild.environment import Environment
 from envbuild.episode.chat import Tokenizer
 from envbuild.episode.presets import load_preset
@@ -28,6 +27,7 @@ from envbuild.errors import ConfigurationError
 from envbuild.io.files import sha256_file
 from envbuild.manifest.layout import ROWS_FILE
 from envbuild.manifest.read import open_manifest
+from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.episode import ChatFormat, Task
 from envbuild.records.manifest import ManifestRow
 from envbuild.records.reward import RewardSettings
@@ -86,7 +86,7 @@ class Rollouts:
         pairs = zip(columns.column(0).to_pylist(), columns.column(1).to_pylist(), strict=True)
         halves: dict[str, list[str]] = {"train": [], "test": []}
         for row_id, split in pairs:
-            halves["test" if split.lower() in TEST_SPLITS else "train"].append(row_id)
+            halves["test" if split.lower() in EVALUATION_SPLITS else "train"].append(row_id)
         return halves
 
     def environment(

@@ -18,12 +18,11 @@ from envbuild.curriculum.schedule import EVERYTHING, apportion, exact
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import UsageError
 from envbuild.manifest.read import open_manifest
+from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.curriculum import BucketFill, Schedule
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_read_only
 
-TEST_SPLITS = ("test", "dev", "validation", "val", "mini_dev")
-"""Splits that are for testing, whatever else a manifest holds."""
 _COLUMNS = ("row_id", "split", "style", "question", "bucket", "signal", "sqlite_file")
 
 
@@ -77,7 +76,7 @@ def build_pool(
     Raises UsageError where an option leaves nothing to choose from.
     """
     rows = _read_rows(manifest)
-    is_test = pl.col("split").str.to_lowercase().is_in(TEST_SPLITS)
+    is_test = pl.col("split").str.to_lowercase().is_in(EVALUATION_SPLITS)
     train, held_out = rows.filter(~is_test), rows.filter(is_test)
     notes = []
     if train.is_empty() and not held_out.is_empty():

@@ -7,7 +7,7 @@ from statistics import median
 import msgspec
 
 from envbuild.errors import CorpusError
-from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, UNDETERMINED
+from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, UNDETERMINED, severity_of
 from envbuild.preflight.drafts import Draft, as_finding
 from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject
 from envbuild.records.execution import Limits
@@ -50,7 +50,7 @@ def check_database(given: DatabaseInput, limits: Limits) -> CheckedDatabase:
         drafts.append(database.finding("unreadable_database", f"SQLite fails on it: {e}"))
     finally:
         database.close()
-    findings = tuple(as_finding(d, d.severity or SEVERITIES[d.code]) for d in drafts)
+    findings = tuple(as_finding(d, severity_of(d)) for d in drafts)
     counts = list((given.row_counts or {}).values())
     return CheckedDatabase(
         findings=findings,

@@ -21,6 +21,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     example: str = ""
     severity: Severity | None = None
     """Instead of the code's own."""
+    evaluation: bool = False
+    """The question is asked in an evaluation split only: no reward is paid for it."""
 
     def as_note(self) -> "Draft":
         """The same, but only a note."""

@@ -8,7 +8,7 @@ from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.preflight.check_database import CheckedDatabase, CheckShard, check_shard
-from envbuild.preflight.checks import SEVERITIES
+from envbuild.preflight.checks import SEVERITIES, severity_of
 from envbuild.preflight.corpus_checks import few_rows, refused
 from envbuild.preflight.drafts import as_finding
 from envbuild.preflight.measure import MeasuredCorpus, measure_corpora
@@ -117,7 +117,7 @@ def conclude(
     """One corpus's report from its checked databases, whatever their order."""
     name = measured.folder.name
     drafts = [*few_rows(name, measured.statistics), *refused(name, measured.folder.rejects())]
-    findings = [as_finding(d, d.severity or SEVERITIES[d.code]) for d in drafts]
+    findings = [as_finding(d, severity_of(d)) for d in drafts]
     findings += [finding for each in checked for finding in each.findings]
     findings += extra
     findings.sort(key=finding_order)

@@ -2,6 +2,9 @@
 
 import msgspec
 
+EVALUATION_SPLITS = ("dev", "mini_dev", "test", "val", "validation")
+"""Splits, in lower case, whose questions measure a model and never train it."""
+
 
 class DatabaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One database as its source holds it: DDL and row payload, or a ready SQLite file."""

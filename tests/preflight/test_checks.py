@@ -97,6 +97,34 @@ def test_gold_findings(gold: str, found: dict[str, tuple[str, ...]]) -> None:
     assert found.get(gold, ()) == GOLDS[gold]
 
 
+@pytest.mark.parametrize(
+    ("split", "severity"),
+    [("", "error"), ("train", "error"), ("Dev", "warning"), ("test", "warning")],
+)
+def test_an_empty_gold_ruins_training_and_only_blunts_a_benchmark(
+    tmp_path: Path, split: str, severity: str
+) -> None:
+    empty = ask("shop", "SELECT name FROM shop WHERE sold > 99", split=split)
+    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, [empty])
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    found = [(f.code, f.severity) for f in report.findings if f.code == "empty_gold"]
+    assert found == [("empty_gold", severity)]
+
+
+def test_a_phrasing_in_a_training_split_makes_an_empty_gold_an_error(tmp_path: Path) -> None:
+    gold = "SELECT name FROM shop WHERE sold > 99"
+    questions = [
+        ask("shop", gold, "a", split="train", style="verbose"),
+        ask("shop", gold, "a", split="test", style="casual"),
+        ask("shop", gold, "b", split="test"),
+    ]
+    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    found = {f.severity: f.examples for f in report.findings if f.code == "empty_gold"}
+    assert [e.question_id for e in found[Severity.ERROR]] == ["a"]
+    assert [e.question_id for e in found[Severity.WARNING]] == ["b"]
+
+
 def test_codes_are_the_checks_names() -> None:
     names = [check.__name__ for check in (*DATABASE_CHECKS, *GOLD_CHECKS)]
     assert len(set(names)) == len(names)
