@@ -178,8 +178,6 @@ def _kill_and_compare(outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]
 
 def _write_many(outcome: Outcome, count: int) -> None:
     """As many databases as the case wants, each with rows and a question."""
-    given = outcome.case.input
-    template = given.get("record") or {}
     payload = {"t": [{"id": n, "s": f"text {n}" * 8} for n in range(20)]}
     records = [
         {
@@ -189,7 +187,6 @@ def _write_many(outcome: Outcome, count: int) -> None:
             "payload": json.dumps(payload),
             "question": f"How many, {number}?",
             "gold_sql": "SELECT count(*) FROM t",
-            **template,
         }
         for number in range(count)
     ]
@@ -281,7 +278,13 @@ def _check_accuracy(outcome: Outcome, expected: Any) -> None:
 CHECKS = Checks(
     inputs=frozenset(
         (
-            *("records", "file_bytes_hex", "lines", "n_records", "kill_after_s", "record"),
+            *(
+                "records",
+                "file_bytes_hex",
+                "lines",
+                "n_records",
+                "kill_after_s",
+            ),
             *("samples", "buckets"),
         )
     ),

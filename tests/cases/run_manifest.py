@@ -212,8 +212,8 @@ def _by_polars(path: Path) -> int:
 def _by_duckdb(path: Path) -> int:
     import duckdb
 
-    found = duckdb.sql(f"SELECT count(*) FROM read_parquet('{path}')").fetchone()
-    return int(found[0]) if found else -1
+    ((count,),) = duckdb.sql(f"SELECT count(*) FROM read_parquet('{path}')").fetchall()
+    return int(count)
 
 
 def _by_datasets(path: Path) -> int:
@@ -266,7 +266,9 @@ def _check_metadata(outcome: Outcome, expected: Any) -> None:
 def _judged(outcome: Outcome) -> tuple[int, int]:
     """(correct, total) of the predictions file, matched to the golds by id."""
     given = outcome.case.input
-    path = write_database(outcome.folder / "case.sqlite", given.get("ddl", DDL))
+    path = outcome.folder / "case.sqlite"
+    if not path.exists():
+        write_database(path, given.get("ddl", DDL))
     golds = given["gold"]
     pairs = golds.items() if isinstance(golds, dict) else golds
     questions = [

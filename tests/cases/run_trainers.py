@@ -94,15 +94,19 @@ def _exported(outcome: Outcome) -> list[dict[str, Any]]:
     manifest = write_manifest(outcome.folder / "export", given["databases"], records)
     out = outcome.folder / "export" / given["target"]
     exported = export_manifest(out, to=given["target"], rollouts=Rollouts(manifest.root))
-    rows: list[dict[str, Any]] = []
+    rows: dict[str, dict[str, Any]] = {}
     for name in exported.files:
         file = out / name
         if file.suffix == ".jsonl":
-            rows += [json.loads(line) for line in file.read_text().splitlines()]
-        elif "results" not in name:
-            rows += open_parquet(file).read().to_pylist()
+            found = [json.loads(line) for line in file.read_text().splitlines()]
+        elif "results" not in name:  # gold results, which no trainer reads
+            found = open_parquet(file).read().to_pylist()
+        else:
+            continue
+        for number, row in enumerate(found):  # questions and answers may be two files
+            rows.setdefault(str(row.get("row_id", number)), {}).update(row)
     assert rows
-    return rows
+    return list(rows.values())
 
 
 def _check_required(outcome: Outcome, expected: dict[str, str]) -> None:

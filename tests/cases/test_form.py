@@ -1,0 +1,80 @@
+"""The driver itself: a key that nobody knows fails its case, a wrong expectation too."""
+
+import copy
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cases.form import ONE_OF, Case, assert_same_rows, is_note, read_cases
+from tests.cases.test_cases import CAPABILITIES, HERE
+
+OURS = [*read_cases(HERE / "cases.jsonl"), *read_cases(HERE / "own.jsonl")]
+
+
+def test_ids_are_unique() -> None:
+    """A case is found by its id."""
+    ids = [case.id for case in OURS]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_every_key_is_used(capability: str) -> None:
+    """What the driver claims to know, some case shows."""
+    checks = importlib.import_module(f"tests.cases.{CAPABILITIES[capability]}").CHECKS
+    cases = [case for case in OURS if case.capability == capability]
+    inputs = {key for case in cases for key in case.input}
+    expected = {key for case in cases for key in case.expected}
+    bases = expected | {key.removesuffix(ONE_OF) for key in expected}
+    assert not checks.inputs - inputs
+    assert not set(checks.by_key) - bases
+    for pattern in checks.by_pattern:
+        assert any(re.fullmatch(pattern, key) for key in expected), pattern
+
+
+def test_an_unknown_key_fails() -> None:
+    """In the input, among what is expected, of a step and of a case's parts."""
+    for case in OURS[:3]:
+        checks = importlib.import_module(f"tests.cases.{CAPABILITIES[case.capability]}").CHECKS
+        checks.refuse_unknown(case)
+        for part in ("input", "expected"):
+            changed = copy.deepcopy(case)
+            getattr(changed, part)["no_such_key"] = 1
+            with pytest.raises(AssertionError, match="no_such_key"):
+                checks.refuse_unknown(changed)
+
+
+@pytest.mark.parametrize(
+    ("capability", "input", "expected"),
+    [
+        ("exec+timeout", {"steps": [{"sql": "SELECT 1", "expect": {"zzz": 1}}]}, {}),
+        ("exec+timeout", {"steps": [{"sql": "SELECT 1", "zzz": 1}]}, {}),
+        ("compare+reward", {"cases": [{"match": True, "zzz": 1}]}, {"rewards": [3.0]}),
+        ("exec+timeout", {"sql": "SELECT 1"}, {"rows": [[1.0]]}),
+        ("exec+timeout", {"sql": "SELECT nope"}, {"status": "ok"}),
+        ("materialize", {"ddl": "CREATE TABLE t(a)", "payload": {}}, {"tables": ["u"]}),
+        ("mask+bucket", {"sql": "SELECT 1"}, {"literals": ["2"]}),
+        ("gold tables", {"ddl": "CREATE TABLE t(a)", "sql": "SELECT a FROM t"}, {"error": "x"}),
+        ("FK graph+sampler", {"ddl": "CREATE TABLE t(a)"}, {"n_edges": 1}),
+        ("tool protocol", {"turn": '{"tool": "list_tables"}'}, {"turn1": "error_result"}),
+        ("compare+reward", {"gold": [[1]], "pred": [[2]]}, {"official": True}),
+        ("manifest", {"records": [{"id": "a", "v": 1}]}, {"roundtrip_typed": {"v": [1.0]}}),
+    ],
+)
+def test_a_wrong_case_fails(
+    capability: str, input: dict[str, object], expected: dict[str, object], tmp_path: Path
+) -> None:
+    """The checks can fail."""
+    case = Case(id="wrong", capability=capability, input=input, expected=expected)
+    module = importlib.import_module(f"tests.cases.{CAPABILITIES[capability]}")
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        module.run(case, tmp_path)
+
+
+def test_rows_are_compared_with_their_types() -> None:
+    """1 and 1.0 are different values, -0.0 and 0.0 are not."""
+    assert_same_rows([(-0.0, b"\xff")], [[0.0, {"$hex": "ff"}]])
+    with pytest.raises(AssertionError):
+        assert_same_rows([(1,)], [[1.0]])
+    assert is_note("target4_note")
