@@ -17,6 +17,7 @@ from envbuild.corpora.source import read_source
 from envbuild.errors import ConfigurationError, OutputError
 from envbuild.materialize.corpus import CorpusSummary, build_corpus
 from envbuild.materialize.names import FileNames
+from envbuild.materialize.units import build_unit, build_unit_singly, iter_units
 from tests.shared import shared_data
 
 
@@ -125,6 +126,15 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bytes(tmp_path: Path) -> No
     finished = subprocess.run([*command, "--out", str(out)], capture_output=True, check=False)
     assert finished.returncode == 1
     assert content_of(tmp_path / "clean") == content_of(out)
+
+
+def test_a_unit_whose_worker_died_is_built_database_by_database(tmp_path: Path) -> None:
+    records = list(read_source(write_records(tmp_path / "s.jsonl", many_records(12))).databases())
+    options: dict[str, Any] = {"shard": (0, 1), "link": False, "limit": None, "split": None}
+    for name, built in (("together", build_unit), ("singly", lambda u: build_unit_singly(u, "x"))):
+        (unit,) = iter_units(records, tmp_path / name, **options)
+        assert built(unit) == 12
+    assert content_of(tmp_path / "together") == content_of(tmp_path / "singly")
 
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
