@@ -17,6 +17,7 @@ from envbuild.records.amplified import (
 from envbuild.records.demand import Demand
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.guide import Guide, Hunt, open_hunts
+from envbuild.signal.amplify.opening import open_workspace
 from envbuild.signal.amplify.plan import plan_workspace
 from envbuild.signal.amplify.rows import RowMaker
 from envbuild.signal.amplify.scenario import Scene, Stage, open_scene
@@ -57,7 +58,8 @@ def amplify_database(
     connection = open_writable_image(image)
     try:
         connection.execute("BEGIN")
-        run = _Run(Workspace(connection, read_schema(connection)), golds, settings, db_id)
+        workspace = open_workspace(connection, read_schema(connection))
+        run = _Run(workspace, golds, settings, db_id)
         run.grow()
         connection.execute("COMMIT")
         return Amplified(image=connection.serialize("main"), growth=run.growth())

@@ -42,6 +42,8 @@ def fresh_value(kind: Kind, low: float, high: float, pattern: str, rng: Random) 
             return f"{word(rng)}.{word(rng)}@{word(rng)}.com"
         case Kind.CODE:
             return _like(pattern or "AA-0000", rng)
+        case Kind.BYTES:
+            return rng.randbytes(8)
         case Kind.WORDS:
             return _words(pattern, rng)
 

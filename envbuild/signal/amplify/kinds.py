@@ -40,6 +40,7 @@ class Kind(StrEnum):
     FLAG = "flag"
     EMAIL = "email"
     CODE = "code"
+    BYTES = "bytes"
     WORDS = "words"
 
 
@@ -57,6 +58,8 @@ def affinity_of(declared: str) -> str:
 
 def stored(value: Value, affinity: str) -> Value:
     """The value as SQLite keeps it in a column of this affinity."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        value = float(value)
     if affinity == "text":
         return _text(value) if isinstance(value, int | float) else value
     if affinity in ("integer", "numeric", "real"):
@@ -85,6 +88,8 @@ def _shown(values: Sequence[Value], affinity: str) -> Kind | None:
         if affinity == "text":
             return Kind.DIGITS
         return Kind.REAL if any(isinstance(v, float) for v in sample) else Kind.INTEGER
+    if all(isinstance(v, bytes) for v in sample):
+        return Kind.BYTES
     texts = [v for v in sample if isinstance(v, str)]
     if len(texts) * 2 < len(sample):
         return None
@@ -108,6 +113,8 @@ def _guessed(name: str, declared: str, affinity: str) -> Kind:
     def named(word: str) -> bool:
         return any(w in name for w in _WORDS[word])
 
+    if "BLOB" in declared:
+        return Kind.BYTES
     if "DATE" in declared or "TIMESTAMP" in declared:
         return Kind.MOMENT if "TIME" in declared else Kind.DATE
     if "BOOL" in declared or name.startswith(_WORDS["flag"]):

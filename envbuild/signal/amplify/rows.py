@@ -111,6 +111,11 @@ class RowMaker:
             chosen.update(dict.fromkeys(open_positions))
             return True
         parent = self._parent(table, link, chosen, depth)
+        own = link.parent is table and link.parent_positions == (table.counter,)
+        if parent is None and own and open_positions and not table.rows:
+            # the first row of a table that refers to itself can only refer to itself
+            chosen[open_positions[0]] = table.next_serial
+            return True
         if parent is None:
             nullable = [p for p in open_positions if not table.plans[p].not_null]
             if not nullable or table.keyed.intersection(nullable):

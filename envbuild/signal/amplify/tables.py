@@ -6,11 +6,7 @@ from dataclasses import dataclass, field
 from envbuild.records.execution import Value
 from envbuild.records.schema import Schema, Table
 from envbuild.signal.amplify.columns import ColumnPlan
-from envbuild.signal.amplify.kinds import affinity_of
-from envbuild.sql.connect import ROW_REFUSALS, Connection, iter_rows, quote_name
-
-MOST_ROWS_READ = 5000
-"""Rows of a table that are looked at; a larger table is sampled evenly by rowid."""
+from envbuild.sql.connect import ROW_REFUSALS, Connection
 
 Cells = list[Value]
 
@@ -136,13 +132,13 @@ class TableRows:
 class Workspace:
     """All tables of one database and the private connection their new rows go into."""
 
-    def __init__(self, connection: Connection, schema: Schema) -> None:
+    def __init__(
+        self, connection: Connection, schema: Schema, tables: dict[str, TableRows]
+    ) -> None:
         self.connection = connection
         self.schema = schema
-        self.tables: dict[str, TableRows] = {}
+        self.tables = tables
         """By lower-case name, in declared order."""
-        for table in schema.tables:
-            self.tables[table.name.lower()] = _opened(connection, table)
 
     def insert(self, table: TableRows, cells: Cells) -> int | None:
         """The number of the new row, or None where SQLite or an observed rule refuses it."""
@@ -174,54 +170,3 @@ class Workspace:
         self.connection.execute(f"RELEASE {name}")
         for key, length in lengths.items():
             self.tables[key].cut(length)
-
-
-def _opened(connection: Connection, table: Table) -> TableRows:
-    columns = [column for column in table.columns if not column.generated]
-    names = [column.name for column in columns]
-    rows = TableRows(table=table, names=names, at={name.lower(): i for i, name in enumerate(names)})
-    listed = ", ".join(quote_name(name) for name in names)
-    target = quote_name(table.name)
-    rows.insert_sql = f"INSERT INTO {target} ({listed}) VALUES ({', '.join('?' * len(names))})"
-    key = table.primary_key
-    if len(key) == 1 and not table.without_rowid:
-        declared = next(column.type for column in columns if column.name == key[0])
-        if affinity_of(declared) in ("integer", "numeric"):
-            rows.counter = rows.at[key[0].lower()]
-        if declared.upper() == "INTEGER":
-            rows.serial = rows.counter
-    rows.keys = [
-        Key(positions)
-        for positions in _unique_keys(connection, table, rows.at)
-        if positions != (rows.serial,)
-    ]
-    if rows.serial is not None:
-        rows.keys.append(Key((rows.serial,)))
-    ((rows.total,),) = iter_rows(connection, f"SELECT count(*) FROM {target}")
-    where = ""
-    if rows.total > MOST_ROWS_READ and not table.without_rowid:
-        where = f" WHERE rowid % {rows.total // MOST_ROWS_READ + 1} = 0"
-    sample = f"SELECT {listed} FROM {target}{where} LIMIT {MOST_ROWS_READ}"
-    rows.load(iter_rows(connection, sample))
-    if rows.counter is not None and rows.total > rows.original:
-        sql = f"SELECT max({quote_name(names[rows.counter])}) FROM {target}"
-        ((largest,),) = iter_rows(connection, sql)
-        if isinstance(largest, int):
-            rows.next_serial = max(rows.next_serial, largest + 1)
-    return rows
-
-
-def _unique_keys(connection: Connection, table: Table, at: dict[str, int]) -> list[tuple[int, ...]]:
-    """Declared keys as positions; partial and expression indexes are left to SQLite."""
-    found = iter_rows(
-        connection,
-        "SELECT l.seq, i.name FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
-        ' WHERE l."unique" AND NOT l.partial ORDER BY l.seq, i.seqno',
-        (table.name,),
-    )
-    keys: dict[int, list[int]] = {}
-    for index, column in found:
-        keys.setdefault(index, []).append(at.get((column or "").lower(), -1))
-    if table.primary_key and all(name.lower() in at for name in table.primary_key):
-        keys[-1] = [at[name.lower()] for name in table.primary_key]
-    return sorted({tuple(key) for key in keys.values() if -1 not in key})

@@ -1,0 +1,171 @@
+"""What golds ask of rows: tables, keys and predicates, through CTEs, subqueries and aggregates."""
+
+from itertools import pairwise
+
+import apsw
+import pytest
+
+from envbuild.records.demand import Demand, Frame
+from envbuild.records.schema import Schema
+from envbuild.schema.read import read_schema
+from envbuild.sql.predicates import read_check, read_demand
+
+DDL = """
+CREATE TABLE singer (id INTEGER PRIMARY KEY, name TEXT, age INT, city TEXT, born DATE);
+CREATE TABLE song (id INTEGER PRIMARY KEY, singer_id INT REFERENCES singer, title TEXT, sales REAL);
+CREATE TABLE prize (song_id INT, year INT)
+"""
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    connection = apsw.Connection(":memory:")
+    connection.execute(DDL)
+    return read_schema(connection)
+
+
+def first(sql: str, schema: Schema) -> Frame:
+    return read_demand(sql, schema).frames[0]
+
+
+def shown(frame: Frame) -> list[list[str]]:
+    """Each clause as its alternatives, `table.column op values`."""
+    return [
+        [
+            " and ".join(
+                f"{frame.sources[c.site[0]]}.{c.site[1]} {c.op} {', '.join(map(repr, c.values))}"
+                + (f" [{c.form}]" if c.form else "")
+                for c in way
+            )
+            for way in clause
+        ]
+        for clause in frame.clauses
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "clauses"),
+    [
+        ("age > 40 AND city = 'Rome'", [["singer.age > 40"], ["singer.city = 'Rome'"]]),
+        ("40 < age", [["singer.age > 40"]]),
+        ("NOT age > 40", [["singer.age <= 40"]]),
+        ("age = -3", [["singer.age = -3"]]),
+        ("age > 4 OR city = 'Rome'", [["singer.age > 4", "singer.city = 'Rome'"]]),
+        (
+            "NOT (age > 4 OR city = 'Rome')",
+            [["singer.age <= 4"], ["singer.city != 'Rome'"]],
+        ),
+        (
+            "age > 4 OR (city = 'Rome' AND age < 2)",
+            [["singer.age > 4", "singer.city = 'Rome' and singer.age < 2"]],
+        ),
+        ("age NOT BETWEEN 1 AND 3", [["singer.age not between 1, 3"]]),
+        ("city IN ('a', 'b')", [["singer.city in 'a', 'b'"]]),
+        ("name LIKE '%x_'", [["singer.name like '%x_'"]]),
+        ("name IS NOT NULL", [["singer.name not null "]]),
+        ('city = "Rome"', [["singer.city = 'Rome'"]]),
+        ("strftime('%Y', born) = '1999'", [["singer.born = '1999' [strftime:%Y]"]]),
+        ("substr(name, 1, 1) = 'A'", [["singer.name = 'A' [substr:1:1]"]]),
+        ("CAST(age AS REAL) >= 2", [["singer.age >= 2"]]),
+        ("age + 1 > 3", []),
+    ],
+)
+def test_predicates(where: str, clauses: list[list[str]], schema: Schema) -> None:
+    assert shown(first(f"SELECT name FROM singer WHERE {where}", schema)) == clauses
+
+
+def test_joins_are_equalities_and_left_sides_stay(schema: Schema) -> None:
+    frame = first(
+        "SELECT * FROM singer s LEFT JOIN song g ON s.id = g.singer_id WHERE g.sales > 5", schema
+    )
+    assert frame.sources == ("singer", "song")
+    assert frame.same == (((0, "id"), (1, "singer_id")),)
+    assert frame.optional == (1,)
+
+
+def test_ctes_and_derived_tables_are_followed_to_base_columns(schema: Schema) -> None:
+    sql = """
+    WITH hits AS (SELECT singer_id AS who, sales AS sold FROM song WHERE title = 'x')
+    SELECT d.n FROM (SELECT id AS i, name AS n FROM singer) AS d JOIN hits ON d.i = hits.who
+    WHERE hits.sold > 9"""
+    frame = first(sql, schema)
+    assert frame.sources == ("singer", "song")
+    assert frame.same == (((0, "id"), (1, "singer_id")),)
+    assert shown(frame) == [["song.title = 'x'"], ["song.sales > 9"]]
+
+
+def test_a_count_bound_is_a_number_of_siblings(schema: Schema) -> None:
+    frame = first(
+        "SELECT city FROM singer GROUP BY city HAVING count(*) > 3 ORDER BY count(*) DESC LIMIT 2",
+        schema,
+    )
+    assert (frame.group, frame.siblings, frame.limit) == (((0, "city"),), 4, 2)
+    assert (frame.counted, frame.counted_over) == ("desc", (0,))
+
+
+def test_a_rank_bound_is_a_number_of_siblings_of_its_partition(schema: Schema) -> None:
+    frame = first(
+        "SELECT n FROM (SELECT title AS n, row_number() OVER (PARTITION BY singer_id "
+        "ORDER BY sales DESC) AS r FROM song) WHERE r <= 2",
+        schema,
+    )
+    assert (frame.group, frame.siblings) == (((0, "singer_id"),), 3)
+    assert frame.ordered == (((0, "sales"), True),)
+
+
+def test_subqueries_join_in_where_a_match_is_wanted_and_stand_apart_where_not(
+    schema: Schema,
+) -> None:
+    wanted = first("SELECT name FROM singer WHERE id IN (SELECT singer_id FROM song)", schema)
+    assert (wanted.sources, wanted.same) == (
+        ("singer", "song"),
+        (((0, "id"), (1, "singer_id")),),
+    )
+    demand = read_demand(
+        "SELECT name FROM singer s WHERE NOT EXISTS (SELECT 1 FROM song WHERE singer_id = s.id)",
+        schema,
+    )
+    assert [frame.sources for frame in demand.frames] == [("singer",), ("singer", "song")]
+
+
+def test_set_operations(schema: Schema) -> None:
+    both = first(
+        "SELECT city FROM singer WHERE age > 4 INTERSECT SELECT city FROM singer WHERE age < 2",
+        schema,
+    )
+    assert both.same == (((0, "city"), (1, "city")),)
+    union = read_demand("SELECT name FROM singer UNION SELECT title FROM song", schema)
+    assert [frame.sources for frame in union.frames] == [("singer",), ("song",)]
+
+
+def test_literals_and_joined_columns_are_listed(schema: Schema) -> None:
+    demand = read_demand(
+        "SELECT sum(CASE WHEN s.city = 'Rome' THEN 1 END) FROM singer s, song g "
+        "WHERE s.id = g.singer_id AND g.sales <> 3",
+        schema,
+    )
+    assert (("singer", "id"), ("song", "singer_id")) in demand.joined
+    assert set(demand.literals) == {("singer", "city", "Rome", ""), ("song", "sales", 3, "")}
+    assert [c.values for c in demand.frames[0].soft] == [("Rome",)]
+
+
+@pytest.mark.parametrize("sql", ["SELEC 1", "DROP TABLE singer", "", "SELECT 1 FROM nowhere"])
+def test_what_cannot_be_read_asks_for_nothing(sql: str, schema: Schema) -> None:
+    assert not any(frame.clauses for frame in read_demand(sql, schema).frames)
+
+
+def test_a_cte_used_many_times_over_does_not_grow_without_end(schema: Schema) -> None:
+    names = [f"c{n}" for n in range(12)]
+    ctes = ["c0 AS (SELECT id FROM singer)"]
+    ctes += [
+        f"{name} AS (SELECT a.id FROM {before} a JOIN {before} b ON a.id = b.id)"
+        for before, name in pairwise(names)
+    ]
+    demand: Demand = read_demand(f"WITH {', '.join(ctes)} SELECT id FROM c11", schema)
+    assert len(demand.frames[0].sources) <= 40
+
+
+def test_a_check_gives_its_clauses(schema: Schema) -> None:
+    ((only,), second) = read_check("age IN (1, 2) AND city <> 'x'", "singer", schema)
+    assert [(c.op, c.values) for c in only] == [("in", (1, 2))]
+    assert [(c.op, c.values) for c in second[0]] == [("!=", ("x",))]
