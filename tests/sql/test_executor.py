@@ -239,6 +239,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     before = path.read_bytes()
     before_descriptors = descriptors()
     threads = threading.active_count()
+    others = children()  # of tests that ran before in this process
     for _ in range(3):
         with Session.open_file(path) as session:
             session.run(UNSTOPPABLE, Limits(seconds=0.1))
@@ -246,7 +247,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
             session.run(ENDLESS, Limits(seconds=0.1))
     assert descriptors() == before_descriptors
     assert threading.active_count() == threads
-    assert children() == 0
+    assert children() <= others
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
