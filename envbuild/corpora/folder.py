@@ -45,6 +45,8 @@ def open_corpora(path: Path) -> list["CorpusFolder"]:
         raise CorpusFolderError(f"no folder {path}: give a corpus folder, or run materialize first")
     if path.is_file():
         return [CorpusFolder(path.parent, only=path)]
+    if not path.is_dir():
+        raise CorpusFolderError(f"{path} is neither a folder nor a SQLite file")
     if (path / INDEX_FILE).is_file():
         return [CorpusFolder(path)]
     _refuse_unfinished(path)

@@ -1,5 +1,6 @@
 """Parquet and JSON record files as rows, one at a time, whatever the size of their cells."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -110,4 +111,10 @@ def _json_cell(raw: msgspec.Raw | None) -> Any:
     if raw is None:
         return None
     text = bytes(raw)
-    return text.decode("utf-8", "replace") if text[:1] in b"{[" else msgspec.json.decode(text)
+    if text[:1] in b"{[":
+        return text.decode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:  # text that is not UTF-8, or a number past every type: its digits
+        shown = text.decode("utf-8", "replace")
+        return json.loads(shown) if shown.startswith('"') else shown

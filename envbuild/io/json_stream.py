@@ -25,12 +25,22 @@ _BOM = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}(\s*),\s*\{")
 """The group ends where the comma stands."""
 _WINDOW = 64 * 1024
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)",
+    re.DOTALL,
+)
+"""A pair of surrogates, a lone one, or the start of any other escape."""
+_LONE = 6
+"""Bytes of a lone surrogate's escape, and of the one that stands for U+FFFD."""
 
 
 def iter_json(path: Path, record: type[R]) -> Iterator[R]:
     """The records of a JSON array or of JSON lines, as `record`; unknown keys are skipped unread.
 
-    An empty file, or an empty array, has none. A byte-order mark, blank lines and CRLF are fine.
+    An empty file, or an empty array, has none. A byte-order mark, blank lines and CRLF are fine;
+    the escape of a lone surrogate, which decoders refuse, is read as U+FFFD.
     Raises SourceError, naming the place, for what is not JSON or not such records.
     """
     if not Path(path).is_file():
@@ -62,6 +72,7 @@ def _iter_array(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
     separator = b""
     while read := stream.readinto(memoryview(buffer)[held:]):  # type: ignore[attr-defined]
         held += read
+        _mend(buffer, held, whole=False)
         records, comma, separator = _decode_start(decoder, buffer, held, separator)
         yield from records
         if comma:  # what is behind it is the start of the next chunk
@@ -74,9 +85,10 @@ def _iter_array(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
                 break
             buffer.extend(bytes(len(buffer)))
     place = stream.tell() - held
+    _mend(buffer, held, whole=True)
     try:
         yield from decoder.decode(memoryview(buffer)[:held])
-    except msgspec.DecodeError as e:
+    except (msgspec.DecodeError, RecursionError) as e:
         raise SourceError(f"{path} is malformed behind byte {place:,}: {e}") from None
 
 
@@ -94,7 +106,7 @@ def _decode_start(
         except msgspec.ValidationError:
             buffer[comma : comma + 1] = b","
             break  # it parses, and holds what is no such record: the last decode says where
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             buffer[comma : comma + 1] = b","
     return [], 0, separator
 
@@ -119,9 +131,25 @@ def _cuts_from_the_end(
 def _iter_lines(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
     decoder = msgspec.json.Decoder(record)
     for number, line in enumerate(stream, 1):
-        if not (text := line.strip()):
+        text = bytearray(line.strip())
+        if not text:
             continue
+        _mend(text, len(text), whole=True)
         try:
             yield decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             raise SourceError(f"{path}, line {number}: {e}") from None
+
+
+def _mend(buffer: bytearray, held: int, *, whole: bool) -> None:
+    """Writes U+FFFD over the escapes of lone surrogates; they are equally long.
+
+    Unless the text is `whole`, one at its end is left alone: its partner may not be read yet.
+    """
+    if not _SURROGATE.search(buffer, 0, held):
+        return
+    last = held if whole else held - _LONE
+    lone = [m.start() for m in _ESCAPE.finditer(buffer, 0, held) if m.end() - m.start() == _LONE]
+    for start in lone:
+        if start + _LONE <= last:
+            buffer[start : start + _LONE] = b"\\ufffd"

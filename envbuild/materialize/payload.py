@@ -19,7 +19,6 @@ PACKED = "\0envbuild packed/1"
 _MANY_DIGITS = 4000
 """Longer integers cannot become Python ints; they stay digits, which is what is bound anyway."""
 _TABLES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_SLACK_A_TABLE = 24
 
 
 class UndecodableText(NamedTuple):
@@ -53,8 +52,7 @@ def iter_payload(payload: str | bytes) -> Iterator[PayloadTable]:
     except (msgspec.DecodeError, RecursionError):
         yield from _iter_loosely(payload)
         return
-    accounted = sum(len(bytes_of) + len(name) for name, bytes_of in tables.items())
-    if len(raw) - accounted > _SLACK_A_TABLE * (len(tables) + 1) and _names_repeat(raw):
+    if not _fills(raw, tables) and _names_repeat(raw):
         yield from _iter_loosely(payload)
         return
     packed = PACKED in tables
@@ -72,13 +70,16 @@ def iter_payload(payload: str | bytes) -> Iterator[PayloadTable]:
 
 def unpack_value(value: dict[str, Any]) -> Value | UndecodableText:
     """The SQLite value behind a packed payload's object. Raises PayloadError for any other."""
-    match value:
-        case {"$hex": str(digits)}:
-            return bytes.fromhex(digits)
-        case {"$text": str(digits)}:
-            return UndecodableText(bytes.fromhex(digits))
-        case {"$float": str(number)}:
-            return float(number)
+    try:
+        match value:
+            case {"$hex": str(digits)}:
+                return bytes.fromhex(digits)
+            case {"$text": str(digits)}:
+                return UndecodableText(bytes.fromhex(digits))
+            case {"$float": str(number)}:
+                return float(number)
+    except ValueError:  # told below
+        pass
     raise PayloadError("payload_parse_error", f"{value!r} is no packed value")
 
 
@@ -103,7 +104,9 @@ def _iter_loosely(payload: str | bytes) -> Iterator[PayloadTable]:
     packed = any(name == PACKED for name, _ in pairs)
     for name, rows in pairs:
         if name != PACKED:
-            yield PayloadTable(name, _plain(rows), True, packed)
+            # a lone surrogate is in no table's name, and could not be stored in a reject
+            encodable = name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            yield PayloadTable(encodable, _plain(rows), True, packed)
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -129,6 +132,18 @@ def _loads(text: str | bytes, object_pairs_hook: Callable[..., Any] | None = Non
 
 def _integer(digits: str) -> int | str:
     return int(digits) if len(digits) < _MANY_DIGITS else digits
+
+
+def _fills(raw: bytes, tables: dict[str, msgspec.Raw]) -> bool:
+    """Whether the tables found are all of the text, so that no name hides an earlier one.
+
+    Told by the length alone: between names and values stand `:` and `,`, with or without a blank.
+    """
+    ascii_only = raw.isascii()
+    names = sum(len(json.dumps(name, ensure_ascii=ascii_only).encode()) for name in tables)
+    between = len(raw.strip()) - sum(map(len, tables.values())) - names
+    compact = 2 * len(tables) + 1 if tables else 2
+    return between in (compact, compact + 2 * len(tables) - 1)
 
 
 def _names_repeat(raw: bytes) -> bool:

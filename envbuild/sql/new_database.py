@@ -12,7 +12,7 @@ import apsw
 
 from envbuild.sql.connect import Connection
 
-DDL_STEPS = 2_000_000_000
+DDL_STEPS = 200_000_000
 """VM steps that one statement of the DDL may take: `CREATE TABLE … AS` may be any query."""
 _STEPS_A_CHECK = 100_000
 _FORBIDDEN = frozenset(

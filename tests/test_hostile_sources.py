@@ -1,0 +1,106 @@
+"""Sources that nobody would write on purpose: a named reject or a sentence, never a traceback."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.corpora.folder import CorpusFolder, open_corpora
+from envbuild.corpora.source import read_source
+from envbuild.errors import CorpusFolderError, SourceError
+from envbuild.io import json_stream
+from envbuild.io.json_stream import iter_json
+from envbuild.materialize.corpus import build_corpus
+
+PACKED = json.dumps("\0envbuild packed/1")
+
+
+def record(**fields: Any) -> str:
+    """One line of a records file: a database and a question about it."""
+    plain = {
+        "db_id": "d",
+        "ddl": "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)",
+        "payload": '{"t":[{"a":1,"b":"x"}]}',
+        "sql": "SELECT a FROM t",
+        "question": "Which?",
+        "id": "1",
+    }
+    return json.dumps(plain | fields) + "\n"
+
+
+def materialized(tmp_path: Path, content: str | bytes) -> CorpusFolder:
+    source = tmp_path / "records.jsonl"
+    source.write_bytes(content if isinstance(content, bytes) else content.encode())
+    build_corpus(read_source(source), tmp_path / "out", workers=1)
+    (corpus,) = open_corpora(tmp_path / "out")
+    return corpus
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        '{"t":[{"a":1}],"t":[{"a":2}]}',
+        '{"t": [{"a": 1}], "t": [{"a": 2}]}',
+        '{"é":[],"t":[{"a":1}],"u":[],"t":[{"a":2}]}',
+        '\n{ "t":[{"a":1}]\n,"t":[{"a":2}]}\n',
+    ],
+)
+def test_a_small_table_named_twice_keeps_all_rows(tmp_path: Path, payload: str) -> None:
+    corpus = materialized(tmp_path, record(payload=payload))
+    assert [(table.rows_offered, table.rows_stored) for table in corpus.tables()] == [(2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasons"),
+    [
+        ({"payload": f'{{{PACKED}:1,"t":[{{"a":1,"b":{{"$hex":"zz"}}}}]}}'}, "payload_parse_error"),
+        ({"payload": f'{{{PACKED}:1,"t":[{{"b":{{"$float":"abc"}}}}]}}'}, "payload_parse_error"),
+        ({"payload": 5}, "payload_not_object"),
+        ({"payload": '{"\\ud800":[{"a":1}]}'}, "unknown_table"),
+        ({"ddl": 5}, "ddl_refused"),
+    ],
+)
+def test_what_is_no_payload_is_a_reject(
+    tmp_path: Path, fields: dict[str, Any], reasons: str
+) -> None:
+    counts = Counter(r.reason for r in materialized(tmp_path, record(**fields)).rejects())
+    assert counts[reasons] == 1
+
+
+@pytest.mark.parametrize("number", ["9" * 6000, "1e999", "-1e999"])
+def test_a_number_past_every_type_is_its_digits(tmp_path: Path, number: str) -> None:
+    corpus = materialized(tmp_path, record().replace('"id": "1"', f'"id": {number}'))
+    assert [q.question_id for q in corpus.questions()] == [number]
+
+
+def test_text_that_is_not_utf8_is_shown_with_replacements(tmp_path: Path) -> None:
+    content = record(question="caf\u00e9?").replace("\\u00e9", "\u00e9").encode("latin-1")
+    (question,) = materialized(tmp_path, content).questions()
+    assert question.question == "caf\ufffd?"
+
+
+def test_a_record_nested_too_deeply_is_a_sentence(tmp_path: Path) -> None:
+    deep = record().replace('"id": "1"', '"id": ' + "[" * 100_000 + "]" * 100_000)
+    with pytest.raises(SourceError, match="line 1"):
+        materialized(tmp_path, deep)
+
+
+@pytest.mark.parametrize("chunk", [40, 41, 43, 45, 46, 47, 49, 77, 4096])
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_lone_surrogate_is_replaced_wherever_a_chunk_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, lines: bool
+) -> None:
+    monkeypatch.setattr(json_stream, "CHUNK_BYTES", chunk)
+    texts = ["x\ud800y", "\U0001f600", "\\ud800", "\udc00\ud83d", "\U0001f600\ud83d", "\\\ud800"]
+    records = [{"a": text} for text in texts * 3]
+    file = tmp_path / "records.json"
+    file.write_text("\n".join(map(json.dumps, records)) if lines else json.dumps(records))
+    expected = [t.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for t in texts]
+    assert [found["a"] for found in iter_json(file, dict)] == expected * 3
+
+
+def test_a_device_is_no_corpus() -> None:
+    with pytest.raises(CorpusFolderError, match="neither"):
+        open_corpora(Path("/dev/null"))
