@@ -14,7 +14,7 @@ import msgspec
 from envbuild.corpora.phrasings import questions_of_row
 from envbuild.corpora.recognise import tabular_files
 from envbuild.corpora.source import Source
-from envbuild.corpora.tables import bytes_of, columns_of, iter_cells, text_of
+from envbuild.corpora.tables import bytes_of, columns_of, iter_cells, length_of, text_of
 from envbuild.errors import SourceError
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 
@@ -141,9 +141,8 @@ def _iter_databases(files: list[_File]) -> Iterator[DatabaseRecord | Reject]:
             iter_cells(file.path, columns, large=True, repeated=repeated)
         ):
             db_id, ddl, payload, dialect, split = cells
-            ddl, payload = (_bytes(cell) for cell in (ddl, payload))
             name = text_of(db_id) or id_of_schema(text_of(ddl))
-            size = (len(ddl), len(payload))
+            size = (length_of(ddl), length_of(payload))
             if name not in sizes:
                 sizes[name] = size
                 yield DatabaseRecord(
@@ -182,10 +181,3 @@ def _iter_questions(files: list[_File]) -> Iterator[Question | Reject]:
 def id_of_schema(ddl: str) -> str:
     """The id of a database whose layout has none: derived from its DDL, so equal DDL is one."""
     return f"schema_{hashlib.sha256(ddl.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-def _bytes(cell: Any) -> bytes:
-    """A cell's text in UTF-8; what is no text (a number where a payload should be) as it prints."""
-    if isinstance(cell, bytes):
-        return cell
-    return b"" if cell is None else str(cell).encode("utf-8", "replace")

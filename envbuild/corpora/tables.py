@@ -81,9 +81,11 @@ def _open_parquet(file: Path, *, dictionaries: Sequence[str] = ()) -> Any:
 
 
 def bytes_of(cell: Any) -> bytes:
-    """A large cell as bytes; nothing is empty."""
+    """A large cell as bytes; nothing is empty, a number its digits."""
     if cell is None:
         return b""
+    if isinstance(cell, int | float):
+        return str(cell).encode()
     if isinstance(cell, str):
         return cell.encode("utf-8", "surrogatepass")
     content: bytes = cell.to_pybytes() if hasattr(cell, "to_pybytes") else bytes(cell)
@@ -97,6 +99,11 @@ def text_of(cell: Any) -> str:
     if hasattr(cell, "to_pybytes") or isinstance(cell, bytes):
         return bytes_of(cell).decode("utf-8", "replace")
     return str(cell)
+
+
+def length_of(cell: Any) -> int:
+    """How long a large cell is, without a copy of it."""
+    return len(cell if hasattr(cell, "__len__") else text_of(cell))
 
 
 def _large_cell(scalar: Any) -> Any:
