@@ -34,7 +34,8 @@ def schema_fingerprint(schema: Schema) -> str:
 
 def question_words(question: str) -> frozenset[str]:
     """The question's distinct words: folded case, no punctuation, compatibility forms unified."""
-    return frozenset(_WORD.findall(unicodedata.normalize("NFKC", question).casefold()))
+    plain = question if question.isascii() else unicodedata.normalize("NFKC", question)
+    return frozenset(_WORD.findall(plain.casefold()))
 
 
 class NearDuplicates:
@@ -71,8 +72,12 @@ class NearDuplicates:
         return False
 
     def _prefix(self, words: frozenset[str]) -> list[str]:
-        rarest = sorted(words, key=lambda word: (self._frequency.get(word, 0), word))
-        return rarest[: len(words) - ceil(self._near * len(words) - 1e-9) + 1]
+        length = len(words) - ceil(self._near * len(words) - 1e-9) + 1
+        known = [word for word in words if word in self._frequency]
+        length -= len(words) - len(known)  # words that no held-out question has are the rarest
+        if length <= 0:
+            return []
+        return sorted(known, key=lambda word: (self._frequency[word], word))[:length]
 
 
 def leaks(
