@@ -7,6 +7,7 @@ print(episode.sql)
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol, cast
 
 from envbuild.episode.presets import load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
@@ -15,13 +16,24 @@ from envbuild.episode.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import Episode, EpisodeSettings, Task, TextRequest
 from envbuild.records.execution import Limits
+from envbuild.records.rollout import Completion
 from envbuild.rollout.unanswered import end_unanswered
 from envbuild.sql.executor import DEFAULT_LIMITS
 
 Generate = Callable[[list[str]], list[str]]
-"""Prompt strings to completions, one each, in order. It may have a method `complete_all` that
-takes the requests themselves, with token limits and stop texts, and may return an exception for
-one that cannot be had; that one is preferred."""
+"""Prompt strings to completions, one each, in order."""
+
+
+class Engine(Protocol):
+    """What takes the requests themselves, with their token limits and stop texts."""
+
+    def complete_all(
+        self, requests: Sequence[TextRequest]
+    ) -> Sequence[str | Completion | Exception]:
+        """One each, in order: a `Completion` has its tokens counted, a text has them estimated, and
+        an exception says why there is none."""
+
+
 OnAgentTurn = Callable[[int, TextRequest, str, str], None]
 """(position of the question, request, completion, observation), after each turn."""
 
@@ -31,14 +43,17 @@ class Agent:
 
     def __init__(
         self,
-        generate: Generate,
+        generate: Generate | Engine,
         *,
         settings: EpisodeSettings | None = None,
         prompts: Prompts | None = None,
         limits: Limits = DEFAULT_LIMITS,
         policy: str = "",
     ) -> None:
-        """`settings` default to the published ones at evaluation: no submit gate."""
+        """`settings` default to the published ones at evaluation: no submit gate.
+
+        Of a `generate` that is both, `complete_all` is called.
+        """
         self.generate = generate
         self.settings = settings or load_preset("default", evaluation=True)
         self.prompts = prompts or load_prompts()
@@ -82,14 +97,19 @@ class Agent:
                 for place, episode in enumerate(episodes)
                 if (request := episode.next_request()) is not None
             ]:
-                texts = self._generate([request for _, request in open_now])
-                for (place, request), text in zip(open_now, texts, strict=True):
-                    if isinstance(text, Exception):
-                        end_unanswered(episodes[place], text)
+                answers = self._generate([request for _, request in open_now])
+                for (place, request), found in zip(open_now, answers, strict=True):
+                    if isinstance(found, Exception):
+                        end_unanswered(episodes[place], found)
                         continue
-                    observation = episodes[place].feed(text)
+                    observation = episodes[place].feed(
+                        found.text,
+                        completion_tokens=found.completion_tokens,
+                        context_tokens=found.context_tokens,
+                        truncated=found.truncated,
+                    )
                     if on_turn:
-                        on_turn(place, request, text, observation)
+                        on_turn(place, request, found.text, observation)
             return [episode.record() for episode in episodes]
         finally:
             for episode in episodes:
@@ -104,12 +124,16 @@ class Agent:
             policy=self.policy,
         )
 
-    def _generate(self, requests: list[TextRequest]) -> list[str | Exception]:
+    def _generate(self, requests: list[TextRequest]) -> list[Completion | Exception]:
         complete_all = getattr(self.generate, "complete_all", None)
+        answers: list[str | Completion | Exception]
         if complete_all is not None:
-            texts: list[str | Exception] = list(complete_all(requests))
+            answers = list(complete_all(requests))
         else:
-            texts = list(self.generate([request.context for request in requests]))
-        if len(texts) != len(requests):
-            raise StateError(f"generate gave {len(texts)} completions for {len(requests)} prompts")
-        return texts
+            generate = cast(Generate, self.generate)
+            answers = list(generate([request.context for request in requests]))
+        if len(answers) != len(requests):
+            raise StateError(
+                f"generate gave {len(answers)} completions for {len(requests)} prompts"
+            )
+        return [Completion(text=found) if isinstance(found, str) else found for found in answers]

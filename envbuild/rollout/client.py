@@ -5,6 +5,7 @@ alone, for servers that refuse the others (`transformers serve` answers 422 to t
 """
 
 import asyncio
+import re
 from typing import Any
 
 import httpx
@@ -20,10 +21,16 @@ FIRST_WAIT = 0.5
 """Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 _OPERATOR = frozenset((401, 403, 404))
+_VLLM_FIELDS = {
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": False,
+    "add_special_tokens": False,
+}
+_UNKNOWN = re.compile(r"unexpected|unrecognized|unknown|extra|not (?:permitted|supported)", re.I)
 
 
 class ServerUnreachableError(OperatorError):
-    """No server answers, or it does not serve this model: nothing a retry mends."""
+    """No server answers, or it serves no such model or dialect: nothing a retry mends."""
 
 
 class CompletionError(Exception):
@@ -103,6 +110,10 @@ class CompletionsClient:
                     raise ServerUnreachableError(
                         f"{self.base_url} refuses model {self.model!r}, {last}"
                     )
+                if self._refuses_dialect(response):
+                    raise ServerUnreachableError(
+                        f"{self.base_url} refuses fields of dialect vllm: try openai ({last})"
+                    )
                 if overflow := read_overflow(response.status_code, response.text):
                     limit = overflow.shorter(limit)
                     if limit:
@@ -129,13 +140,17 @@ class CompletionsClient:
             "seed": seed % 2**31,
         }
         if self.dialect == "vllm":
-            payload |= {
-                "top_k": self.sampling.top_k,
-                "skip_special_tokens": False,
-                "spaces_between_special_tokens": False,
-                "add_special_tokens": False,
-            }
+            payload |= {"top_k": self.sampling.top_k, **_VLLM_FIELDS}
         return payload
+
+    def _refuses_dialect(self, response: httpx.Response) -> bool:
+        """True where the server knows no field that only this dialect sends."""
+        return (
+            self.dialect == "vllm"
+            and response.status_code in (400, 422)
+            and _UNKNOWN.search(response.text) is not None
+            and any(field in response.text for field in ("top_k", *_VLLM_FIELDS))
+        )
 
 
 def _completion(response: httpx.Response) -> Completion:

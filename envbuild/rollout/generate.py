@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from envbuild.episode.running import QWEN
 from envbuild.records.episode import TextRequest
-from envbuild.records.rollout import EVALUATION_SAMPLING, Sampling
+from envbuild.records.rollout import EVALUATION_SAMPLING, Completion, Sampling
 from envbuild.rollout.client import CompletionError, CompletionsClient
 
 DEFAULT_TOKENS = 2048
@@ -40,17 +40,19 @@ class ServerGenerate:
         for found in self.complete_all(requests):
             if isinstance(found, CompletionError):
                 raise found
-            texts.append(found)
+            texts.append(found.text)
         return texts
 
-    def complete_all(self, requests: Sequence[TextRequest]) -> list[str | CompletionError]:
+    def complete_all(self, requests: Sequence[TextRequest]) -> list[Completion | CompletionError]:
         """One completion a request within its own limits, or why it cannot be had.
 
         Raises ServerUnreachableError where no request could succeed.
         """
         return asyncio.run(self._complete_all(requests))
 
-    async def _complete_all(self, requests: Sequence[TextRequest]) -> list[str | CompletionError]:
+    async def _complete_all(
+        self, requests: Sequence[TextRequest]
+    ) -> list[Completion | CompletionError]:
         async with CompletionsClient(
             self.base_url,
             self.model,
@@ -60,8 +62,10 @@ class ServerGenerate:
         ) as client:
             return list(await asyncio.gather(*(self._one(client, r) for r in requests)))
 
-    async def _one(self, client: CompletionsClient, request: TextRequest) -> str | CompletionError:
+    async def _one(
+        self, client: CompletionsClient, request: TextRequest
+    ) -> Completion | CompletionError:
         try:
-            return (await client.complete(request, seed=self.seed)).text
+            return await client.complete(request, seed=self.seed)
         except CompletionError as e:
             return e

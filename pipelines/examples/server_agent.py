@@ -4,6 +4,7 @@ vllm serve MODEL                        # or any server with /v1/completions
 python server_agent.py http://127.0.0.1:8000/v1 MODEL shop.sqlite "How many orders did Ann make?"
 
 All questions go on together: each round of turns is sent at once, which the server batches.
+Run as it stands against a CPU build of vLLM 0.32.0 with a tiny Qwen3 model; not run on a GPU.
 """
 
 import os

@@ -4,6 +4,7 @@ pip install envbuild vllm
 python vllm_agent.py MODEL shop.sqlite "How many orders did Ann make?" "And Bob?"
 
 All questions go on together: each round of turns is one call of the engine, which batches it.
+Run as it stands on a CPU build of vLLM 0.32.0 with a tiny Qwen3 model; not run on a GPU.
 """
 
 import sys
@@ -13,7 +14,8 @@ from vllm import LLM, SamplingParams, TokensPrompt
 
 from envbuild import Agent
 from envbuild.records.episode import TextRequest
-from envbuild.rollout.client import CompletionError
+from envbuild.records.rollout import Completion
+from envbuild.rollout.client import WindowFullError
 
 
 class EngineGenerate:
@@ -24,9 +26,10 @@ class EngineGenerate:
         self.tokenizer = llm.get_tokenizer()
         self.window = llm.llm_engine.model_config.max_model_len
 
-    def complete_all(self, requests: Sequence[TextRequest]) -> list[str | Exception]:
+    def complete_all(self, requests: Sequence[TextRequest]) -> list[Completion | Exception]:
         """One completion a request; an exception for a context that fills the model's window."""
-        found: list[str | Exception] = [CompletionError("the window is full")] * len(requests)
+        full = WindowFullError(f"the model's window of {self.window} tokens is full")
+        found: list[Completion | Exception] = [full] * len(requests)
         places, prompts, sampling = [], [], []
         for place, request in enumerate(requests):
             ids = self.tokenizer.encode(request.context, add_special_tokens=False)
@@ -47,8 +50,14 @@ class EngineGenerate:
             )
         if prompts:
             answers = self.llm.generate(prompts, sampling, use_tqdm=False)
-            for place, answer in zip(places, answers, strict=True):
-                found[place] = answer.outputs[0].text
+            for place, prompt, answer in zip(places, prompts, answers, strict=True):
+                sampled = answer.outputs[0]
+                found[place] = Completion(
+                    text=sampled.text,
+                    completion_tokens=len(sampled.token_ids),
+                    context_tokens=len(prompt["prompt_token_ids"]),
+                    truncated=sampled.finish_reason == "length",
+                )
         return found
 
 

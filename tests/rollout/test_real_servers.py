@@ -1,16 +1,20 @@
-"""Windows that a real server fills: its own words for it, and how such an episode ends."""
+"""What real servers do: full windows in their own words, fields refused, text as it comes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from envbuild import Agent
 from envbuild.cli.app import app
 from envbuild.cli.rollout_command import printable
 from envbuild.io.episodes import iter_episodes
 from envbuild.records.episode import EndedBy, Episode
+from envbuild.rollout.generate import ServerGenerate
 from envbuild.rollout.window import Overflow, read_overflow
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
@@ -138,6 +142,29 @@ def test_a_shorter_limit() -> None:
     assert read_overflow(400, "temperature must be positive") is None
 
 
+class Plain(PolicyServer):
+    """Refuses what only vLLM knows, in the words of `transformers serve`."""
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if "top_k" in payload:
+            fields = "{'add_special_tokens', 'top_k'}"
+            return 422, {"detail": f"Unexpected fields in the request: {fields}"}
+        return super().answer(payload)
+
+
+def test_a_server_without_the_dialect_stops_the_rollout(manifest: Path, tmp_path: Path) -> None:
+    with Plain(manifest) as base_url:
+        command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--model", "oracle"]
+        command += ["--base-url", base_url, "--episodes", "1", "--out", str(tmp_path)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == 2
+        assert "refuses fields of dialect vllm: try openai" in found.stderr
+        found = subprocess.run(
+            [*command, "--dialect", "openai", "--json"], capture_output=True, text=True, check=True
+        )
+    assert json.loads(found.stdout)["ended_by"] == {"submit_sql": len(QUESTIONS)}
+
+
 class Bracketed(PolicyServer):
     """Its model answers with text that a terminal table would take for styles."""
 
@@ -167,3 +194,19 @@ def test_ask_shows_text_as_it_is(manifest: Path) -> None:
 
 def test_control_characters_are_shown_not_obeyed() -> None:
     assert printable("a\x1b[31m\tb\r\nc\rd\x9b\ud800é") == "a\\x1b[31m\tb\nc\\rd\\x9b\\ud800é"
+
+
+def test_an_agent_counts_tokens_as_the_server_does(manifest: Path) -> None:
+    database = next(manifest.parent.rglob("*.sqlite"))
+
+    class Counted(PolicyServer):
+        def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            status, body = super().answer(payload)
+            body["usage"]["completion_tokens"] = 1234
+            body["choices"][0]["finish_reason"] = "length"
+            return status, body
+
+    with Counted(manifest) as base_url:
+        episode = Agent(ServerGenerate(base_url, "oracle")).run(QUESTIONS[0].question, database)
+    assert {turn.completion_tokens for turn in episode.turns} == {1234}
+    assert all(turn.truncated for turn in episode.turns)
