@@ -82,11 +82,17 @@ def manifest(
     from envbuild.cli.progress import counter
     from envbuild.corpora.folder import open_corpora
     from envbuild.engine.shards import parse_shard
+    from envbuild.errors import UnknownNameError
     from envbuild.manifest.build import build_manifest
     from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
+    from envbuild.preflight.checks import SEVERITIES
     from envbuild.signal.variants.make import make_variants
 
     smallest, largest = parse_tables(tables)
+    left_out = _names(leave_out)
+    for code in left_out:
+        if code not in SEVERITIES:
+            raise UnknownNameError("finding", code, SEVERITIES)
     settings = ManifestSettings(
         seed=seed,
         smallest=smallest,
@@ -97,7 +103,7 @@ def manifest(
         edges=parse_edge_option(edges),
         mask=mask,
         styles=_names(styles),
-        leave_out=_names(leave_out),
+        leave_out=left_out,
         variants=variants,
         limit=limit,
     )

@@ -1,14 +1,27 @@
 """`envbuild run`: every stage of a pipeline file, resuming."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from envbuild.cli.options import FINDINGS, OK, warn
+from envbuild.cli.options import FINDINGS, OK, JsonOption, print_json, warn
 
 if TYPE_CHECKING:
     from envbuild.pipeline.plan import PlannedStage
+
+
+class EndedStage(NamedTuple):
+    """One stage of a run."""
+
+    name: str
+    command: tuple[str, ...]
+    done: bool
+    """An earlier run had ended it, over the same inputs; it was not run again."""
+    exit_code: int | None
+    """None: not run, in a dry run."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +46,7 @@ def register(app: typer.Typer) -> None:
         strict: Annotated[
             bool, typer.Option("--strict", help="Stop at the first stage that ends with 1.")
         ] = False,
+        json: JsonOption = False,
     ) -> None:
         """All stages of a pipeline, each resumed or skipped where it is done.
 
@@ -47,16 +61,24 @@ def register(app: typer.Typer) -> None:
         folder = out or Path(f"envbuild-{declared.name}")
         stages = plan_stages(declared, beside=pipeline.parent, out=folder, until=until)
         if dry_run:
-            _show(stages, folder)
-            return
-        codes = run_stages(app, stages, out=folder, strict=strict)
-        raise typer.Exit(FINDINGS if any(codes) else OK)
+            ended = _planned(stages, folder)
+        elif json:  # stdout is the one document, so what the stages say goes beside it
+            with redirect_stdout(sys.stderr):
+                ended = run_stages(app, stages, out=folder, strict=strict)
+        else:
+            ended = run_stages(app, stages, out=folder, strict=strict)
+        if json:
+            shown = [stage._asdict() for stage in ended]
+            print_json("run", {"out": str(folder), "dry_run": dry_run, "stages": shown})
+        elif dry_run:
+            _show(ended)
+        raise typer.Exit(FINDINGS if any(stage.exit_code for stage in ended) else OK)
 
 
 def run_stages(
     app: typer.Typer, stages: "list[PlannedStage]", *, out: Path, strict: bool
-) -> list[int]:
-    """Runs the stages in order and returns their exit codes; a done stage is skipped.
+) -> list[EndedStage]:
+    """Runs the stages in order and says how each ended; a done stage is skipped.
 
     What a stage raises ends the run; the stages before it stay done.
     """
@@ -68,16 +90,18 @@ def run_stages(
         demo_sources,
         inputs_digest,
         is_done,
+        outputs_digest,
         read_progress,
         write_progress,
     )
 
     progress = read_progress(out)
-    codes: list[int] = []
+    ended: list[EndedStage] = []
     for stage in stages:
-        if is_done(stage, progress, out):
-            warn(f"{stage.name}: done before, exit {progress[stage.name].exit_code}")
-            codes.append(progress[stage.name].exit_code)
+        done = is_done(stage, progress, out)
+        if done:
+            code = progress[stage.name].exit_code
+            warn(f"{stage.name}: done before, exit {code}")
         else:
             sources = demo_sources(out)
             if any(str(sources / name) in stage.arguments for name in DEMO_NAMES):
@@ -85,17 +109,19 @@ def run_stages(
 
                 write_demo_sources(sources)
             warn(f"$ envbuild {shlex.join(stage.arguments)}")
-            codes.append(invoke(app, stage.arguments))
+            code = invoke(app, stage.arguments)
             progress[stage.name] = DoneStage(
                 digest=stage.digest,
                 inputs=inputs_digest(stage.name, out),
-                exit_code=codes[-1],
+                outputs=outputs_digest(stage.name, out),
+                exit_code=code,
             )
             write_progress(out, progress)
-        if strict and codes[-1]:
-            warn(f"{stage.name} ended with {codes[-1]}: stopped, as --strict asks")
+        ended.append(EndedStage(stage.name, stage.arguments, done, code))
+        if strict and code:
+            warn(f"{stage.name} ended with {code}: stopped, as --strict asks")
             break
-    return codes
+    return ended
 
 
 def invoke(app: typer.Typer, arguments: tuple[str, ...]) -> int:
@@ -107,12 +133,19 @@ def invoke(app: typer.Typer, arguments: tuple[str, ...]) -> int:
     return code if isinstance(code, int) else OK
 
 
-def _show(stages: "list[PlannedStage]", out: Path) -> None:
-    import shlex
-
+def _planned(stages: "list[PlannedStage]", out: Path) -> list[EndedStage]:
     from envbuild.pipeline.plan import is_done, read_progress
 
     progress = read_progress(out)
-    for stage in stages:
-        mark = "done" if is_done(stage, progress, out) else "to do"
-        typer.echo(f"{mark:<6} envbuild {shlex.join(stage.arguments)}")
+    return [
+        EndedStage(stage.name, stage.arguments, is_done(stage, progress, out), None)
+        for stage in stages
+    ]
+
+
+def _show(planned: list[EndedStage]) -> None:
+    import shlex
+
+    for stage in planned:
+        mark = "done" if stage.done else "to do"
+        typer.echo(f"{mark:<6} envbuild {shlex.join(stage.command)}")

@@ -36,6 +36,8 @@ class DoneStage(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     inputs: str
     """SHA-256 over the files it read, see `INPUTS`."""
+    outputs: str = ""
+    """SHA-256 over the files it left, see `OUTPUTS`: one that was changed since is made again."""
     exit_code: int
 
 
@@ -47,6 +49,19 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 }
 """What each stage reads, below the work folder. materialize resumes by its sources' digests itself,
 so it is always asked."""
+
+OUTPUTS: Mapping[str, tuple[str, ...]] = {
+    "preflight": (
+        "preflight.html",
+        "corpus/*/preflight.json",
+        "corpus/*/findings.parquet",
+        "corpus/*/signal.parquet",
+    ),
+    "buckets": ("corpus/*/buckets.parquet",),
+    "manifest": ("manifest/manifest.*", "manifest/gold.parquet", "manifest/rejects.parquet"),
+    "pool": ("manifest/schedule.parquet",),
+}
+"""What each stage leaves, below the work folder."""
 
 
 def plan_stages(
@@ -87,16 +102,19 @@ def is_done(stage: PlannedStage, progress: Mapping[str, DoneStage], out: Path) -
     done = progress.get(stage.name)
     if done is None or done.digest != stage.digest or stage.name not in INPUTS:
         return False
-    return done.inputs == inputs_digest(stage.name, out)
+    return done.inputs == inputs_digest(stage.name, out) and done.outputs == outputs_digest(
+        stage.name, out
+    )
 
 
 def inputs_digest(stage: str, out: Path) -> str:
     """SHA-256 over the names and bytes of the files that the stage reads."""
-    digest = hashlib.sha256()
-    for pattern in INPUTS.get(stage, ()):
-        for path in sorted(out.glob(pattern)):
-            digest.update(f"{path.relative_to(out)}\0{sha256_file(path)}\0".encode())
-    return digest.hexdigest()
+    return _digest(INPUTS.get(stage, ()), out)
+
+
+def outputs_digest(stage: str, out: Path) -> str:
+    """SHA-256 over the names and bytes of the files that the stage has left."""
+    return _digest(OUTPUTS.get(stage, ()), out)
 
 
 def write_progress(out: Path, progress: Mapping[str, DoneStage]) -> None:
@@ -197,3 +215,11 @@ def _schedule(name: str, beside: Path) -> str:
 def _options(*pairs: tuple[str, object]) -> list[str]:
     """`--name value` for every pair that has a value."""
     return [part for name, value in pairs if value not in ("", None) for part in (name, str(value))]
+
+
+def _digest(patterns: Sequence[str], out: Path) -> str:
+    digest = hashlib.sha256()
+    for pattern in patterns:
+        for path in sorted(out.glob(pattern)):
+            digest.update(f"{path.relative_to(out)}\0{sha256_file(path)}\0".encode())
+    return digest.hexdigest()

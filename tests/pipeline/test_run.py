@@ -1,0 +1,72 @@
+"""`envbuild run` over the corpora that ship: stages resume, and stop where they are asked to."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).parent.parent.parent / "pipelines" / "demo.toml"
+
+
+def run(pipeline: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "envbuild", "run", str(pipeline), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "80"},
+        check=False,
+    )
+
+
+def commands(errors: str) -> list[str]:
+    return [line.split()[2] for line in errors.splitlines() if line.startswith("$ envbuild")]
+
+
+@pytest.mark.slow
+def test_a_second_run_repeats_only_what_was_changed(tmp_path: Path) -> None:
+    out = tmp_path / "work"
+    first = run(DEMO, "--out", str(out), "--json")
+    assert first.returncode == 1, first.stderr  # the demo corpora have flaws
+    document = json.loads(first.stdout)
+    assert document["format"] == "envbuild.run/1"
+    ends = [(stage["name"], stage["done"], stage["exit_code"]) for stage in document["stages"]]
+    assert ends == [
+        ("materialize", False, 0),
+        ("preflight", False, 1),
+        ("buckets", False, 0),
+        ("manifest", False, 1),
+        ("pool", False, 1),
+    ]
+    planned = json.loads(run(DEMO, "--out", str(out), "--dry-run", "--json").stdout)
+    assert [stage["done"] for stage in planned["stages"]] == [False, True, True, True, True]
+    kept = {path.name: path.read_bytes() for path in (out / "manifest").iterdir()}
+    (out / "manifest" / "gold.parquet").unlink()
+    (out / "manifest" / "manifest.json").unlink()
+    again = run(DEMO, "--out", str(out))
+    assert again.returncode == 1  # the answer is still no
+    assert commands(again.stderr) == ["materialize", "manifest"]
+    assert {path.name: path.read_bytes() for path in (out / "manifest").iterdir()} == kept
+
+
+@pytest.mark.slow
+def test_strict_and_until_stop(tmp_path: Path) -> None:
+    quick = tmp_path / "quick.toml"
+    quick.write_text(DEMO.read_text().replace('signal = "200"', 'signal = "off"'))
+    out = str(tmp_path / "work")
+    strict = run(quick, "--out", out, "--strict")
+    assert strict.returncode == 1
+    assert commands(strict.stderr) == ["materialize", "preflight"]
+    until = run(quick, "--out", out, "--until", "buckets")
+    assert until.returncode == 1
+    assert commands(until.stderr) == ["materialize", "buckets"]
+    assert not (tmp_path / "work" / "manifest").exists()
+
+
+def test_a_wrong_stage_names_the_right_ones(tmp_path: Path) -> None:
+    wrong = run(DEMO, "--out", str(tmp_path / "w"), "--until", "train", "--json")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "known: " in wrong.stderr and "manifest" in wrong.stderr
