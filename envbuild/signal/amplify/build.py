@@ -114,7 +114,8 @@ class _Run:
             if self.settings.guided:
                 self._guide(group)
         for sql in sqls:
-            self._guarded(partial(self._top_groups, sql))
+            if any(scene.frame.counted == "desc" for scene in self.scenes[sql]):
+                self._guarded(partial(self._top_groups, sql))
         # rows of a later group may tie what an earlier one rests on, and so may untying itself
         for _ in range(UNTIE_ROUNDS):
             if not self._untie(sqls):

@@ -7,7 +7,7 @@ from random import Random
 from envbuild.records.execution import Value
 from envbuild.records.schema import Column
 from envbuild.signal.amplify.fresh import beside, fresh_value
-from envbuild.signal.amplify.kinds import NAME_LIKE, Kind, affinity_of, kind_of, stored
+from envbuild.signal.amplify.kinds import NAME_LIKE, NAME_PART, Kind, affinity_of, kind_of, stored
 
 SHARE_EXISTING, SHARE_LITERAL = 0.40, 0.35
 """How often a drawn value repeats one of the column, or a gold literal and its near misses."""
@@ -106,7 +106,9 @@ def plan_column(
         pattern=next((v for v in wanted if isinstance(v, str) and "%" not in v), ""),
     )
     for value in dict.fromkeys(wanted):
-        plan.literals += [value, value, plan.beside(value, rng), plan.beside(value, rng)]
+        near = [plan.beside(value, rng), plan.beside(value, rng)]
+        # where a value comes only once, it is left to the scenario that asks for it
+        plan.literals += near if plan.unique else [value, value, *near]
     return plan
 
 
@@ -125,7 +127,7 @@ def observed_unique(
         return True
     if reference:
         return False
-    return label or NAME_LIKE.search(name) is not None
+    return label or (NAME_LIKE.search(name) is not None and not NAME_PART.search(name))
 
 
 def _range(

@@ -23,6 +23,10 @@ _WORDS = {
 }
 NAME_LIKE = re.compile(r"(name|title|code|e_?mail|phone)", re.IGNORECASE)
 """Columns that people keep unique without declaring it (SIGNAL 7)."""
+NAME_PART = re.compile(
+    r"(first|last|middle|given|family|fore|sur)[ _]?name|^[fl]_?name$", re.IGNORECASE
+)
+"""Parts of a person's name: they repeat."""
 
 
 class Kind(StrEnum):
