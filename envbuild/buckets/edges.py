@@ -64,7 +64,8 @@ def parse_shares(text: str, buckets: int) -> tuple[float, ...]:
         shares = tuple(float(part) for part in text.split(","))
     except ValueError:
         shares = ()
-    if len(shares) != buckets or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+    # written so that NaN, which compares with nothing, is refused too
+    if len(shares) != buckets or min(shares) < 0 or not abs(sum(shares) - 1) <= 1e-6:
         raise UsageError(
             f"--shares takes {buckets} numbers that add up to 1, one a bucket, such as "
             f"0.20,0.25,0.55 for three; got {text!r}"

@@ -16,8 +16,12 @@ import msgspec
 OPEN, CLOSE = "<think>", "</think>"
 MOST_UNREADABLE = 16
 """Unreadable objects after which the rest of a turn is left unread."""
+MOST_PROSE = 100
+"""Objects that neither parse nor start like a call; behind them only such a start is read. Each
+costs as much as the text is long, and a policy can write a hundred thousand braces a turn."""
 _NEXT = re.compile(r"<think>|</think>|\{")
 _CALL_START = re.compile(r"\{\s*['\"]?(?:tool|name|args|arguments|function)\b")
+_OBJECT_START = re.compile(r"\{\s*[\"}]")
 _CALL_KEYS = frozenset(("tool", "args", "name", "arguments", "function"))
 
 
@@ -48,7 +52,7 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
     """
     calls: list[Call] = []
     spoken: list[str] = []
-    position, unreadable, thought = 0, 0, False
+    position, unreadable, prose, thought = 0, 0, 0, False
     if opened_thinking and not completion.lstrip().startswith(OPEN):
         end = completion.find(CLOSE)
         if end < 0:
@@ -71,7 +75,11 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
                 spoken.append(completion[told:start])
             position = told = match.end()
         else:
+            if not _may_be_call(completion, start, prose):
+                position = start + 1
+                continue
             call, position = _read_object(completion, start)
+            prose += call is None and position == start + 1
             if call is not None:
                 calls.append(call)
                 unreadable += bool(call.problem and not call.tool)
@@ -83,6 +91,12 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
 
 def _joined(spoken: list[str]) -> str:
     return "\n".join(part for part in spoken if part.strip()).strip()
+
+
+def _may_be_call(text: str, start: int, prose: int) -> bool:
+    if prose < MOST_PROSE and _OBJECT_START.match(text, start):
+        return True
+    return _CALL_START.match(text, start) is not None
 
 
 def _read_object(text: str, start: int) -> tuple[Call | None, int]:

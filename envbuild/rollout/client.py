@@ -97,10 +97,12 @@ class CompletionsClient:
                     raise ServerUnreachableError(
                         f"{last}; finished episodes are kept, run again to go on"
                     ) from e
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as e:
+                raise ServerUnreachableError(
+                    f"--base-url {self.base_url!r} is no http:// or https:// URL: {e}"
+                ) from e
             except httpx.TransportError as e:
                 last = f"{type(e).__name__}: {e}".rstrip(": ")
-            except httpx.InvalidURL as e:
-                raise ServerUnreachableError(f"--base-url {self.base_url!r} is no URL: {e}") from e
             else:
                 self._answered = True
                 if response.status_code == 200:

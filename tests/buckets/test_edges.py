@@ -51,3 +51,9 @@ def test_suggested_buckets_are_never_empty(lengths: list[int], buckets: int) -> 
         return
     edges = suggest_edges(lengths, buckets)
     assert {edges.bucket(length) for length in lengths} == set(edges.names)
+
+
+@pytest.mark.parametrize("text", ["nan,0.5,0.5", "0.5,0.5,nan", "inf,0,0", "-1,1,1", "", "1,0"])
+def test_shares_that_do_not_add_up_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="add up to 1"):
+        parse_shares(text, 3)

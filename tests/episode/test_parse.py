@@ -116,3 +116,12 @@ def test_a_flood_of_braces_costs_no_time() -> None:
 )
 def test_final_sql(completion: str, sql: str) -> None:
     assert final_sql(parse_completion(completion)) == sql
+
+
+@pytest.mark.parametrize("unit", ["{", '{"a":', '{ "a": [', "}{", '{"a": 1', "{'a': {"])
+def test_a_turn_of_braces_is_read_in_no_time(unit: str) -> None:
+    call = '{"tool": "list_tables", "args": {}}'
+    started = time.monotonic()
+    parsed = parse_completion(unit * 100_000 + call)
+    assert time.monotonic() - started < 5
+    assert [found.tool for found in parsed.calls] == ["list_tables"]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import envbuild
 from envbuild.cli.app import app
-from envbuild.errors import StateError
+from envbuild.errors import OperatorError, StateError
 from envbuild.io.episodes import JOURNAL, iter_episodes
 from envbuild.records.episode import EndedBy
 from envbuild.testing.server import PolicyServer
@@ -183,3 +183,22 @@ def test_many_at_once_stay_bounded(manifest: Path, tmp_path: Path) -> None:
     with PolicyServer(manifest) as base_url:
         found = roll(manifest, tmp_path, base_url, "--episodes", "48", "--concurrency", "144")
     assert found["episodes"] == 48 * ROWS
+
+
+@pytest.mark.parametrize("url", ["localhost/v1", "ftp://127.0.0.1/v1", "http://[::1/v1"])
+def test_what_is_no_url_is_said_at_once(manifest: Path, tmp_path: Path, url: str) -> None:
+    started = time.monotonic()
+    arguments = [
+        "rollout",
+        str(manifest),
+        "--base-url",
+        url,
+        "--model",
+        "m",
+        "--out",
+        str(tmp_path),
+    ]
+    found = runner.invoke(app, arguments)
+    assert isinstance(found.exception, OperatorError)
+    assert "URL" in str(found.exception)
+    assert time.monotonic() - started < 8, "nothing is retried"
