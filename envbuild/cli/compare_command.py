@@ -28,9 +28,9 @@ def compare(
 
     Example: envbuild compare base/ tuned/
     """
-    from envbuild.evaluate.compare import compare_all, read_side, side_noise
+    from envbuild.evaluate.compare import compare_all, read_sides, side_noise
 
-    read = [read_side(text, rule=rule) for text in sides]
+    read = read_sides(sides, rule=rule)
     found = compare_all(read, seed=seed)
     noise = {side.name: floor for side in read if (floor := side_noise(side))}
     if json:

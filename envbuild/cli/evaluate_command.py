@@ -102,26 +102,29 @@ def _print(evaluation: "Evaluation") -> None:
     from envbuild.cli.tables import print_table
 
     typer.echo(f"{evaluation.name}: {evaluation.said}")
+    hidden = evaluation.scores[0].hidden
     print_table(
-        ("group", evaluation.official_name, "95 %", "strict@1", "n", "unscored"),
+        ("", "group", evaluation.official_name, "95 %", "strict@1", "n", "unscored")
+        + (("hidden@1",) if hidden else ()),
         [
             (
+                score.by,
                 score.name,
                 _percent(score.official),
                 _range(score.official),
                 _percent(score.strict),
                 score.official.total,
                 score.unscored,
+                *((_percent(score.hidden) if score.hidden else "-",) if hidden else ()),
             )
             for score in evaluation.scores
         ],
-        right=(1, 2, 3, 4, 5),
+        right=(2, 3, 4, 5, 6, 7),
     )
-    hidden = evaluation.scores[0].hidden
     if hidden is not None:
         typer.echo(
-            f"hidden@1 {_percent(hidden)} of {hidden.total} (equal on generated rows too; "
-            "a failure is not a wrong query)"
+            f"hidden@1 {_percent(hidden)} of {hidden.total} ({_range(hidden)}): equal on generated "
+            "rows too; a failure there does not make a query wrong"
         )
     if evaluation.rules:
         scored = evaluation.scores[0].official.total

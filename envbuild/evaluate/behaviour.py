@@ -12,6 +12,9 @@ from envbuild.records.execution import Outcome
 RAN = frozenset((Outcome.OK.value, Outcome.TRUNCATED.value))
 """Outcomes of SQL that executes; a truncated result ran, it is only longer than its cap."""
 
+LAST_WORKING = "last_working_query"
+"""The `Episode.answer_source` of a fallback."""
+
 
 def describe_behaviour(
     episodes: Sequence[Episode], opened_all: Iterable[bool | None] = ()
@@ -30,7 +33,7 @@ def describe_behaviour(
         mean_turns=_mean(len(e.turns) for e in episodes),
         mean_tool_calls=_mean(sum(1 for _ in iter_calls(e)) for e in episodes),
         truncated=_share(any(turn.truncated for turn in e.turns) for e in episodes),
-        fallback_rate=_share(e.ended_by is EndedBy.FALLBACK for e in episodes),
+        fallback_rate=_share(map(fell_back, episodes)),
         wasted_calls=sum(map(count_wasted, episodes)) / len(calls) if calls else 0.0,
         ended_by=dict(sorted(Counter(e.ended_by.value for e in episodes).items())),
         opened_all_gold_tables=_share(known) if known else None,
@@ -43,17 +46,23 @@ def iter_calls(episode: Episode) -> Iterator[ToolCall]:
         yield from turn.calls
 
 
+def fell_back(episode: Episode) -> bool:
+    """Whether the answer is the last working query, also where a budget ended the episode."""
+    return episode.answer_source == LAST_WORKING or episode.ended_by is EndedBy.FALLBACK
+
+
 def count_wasted(episode: Episode) -> int:
     """Calls that repeat an earlier one of the same episode to the letter: they can tell nothing.
 
-    A submission of a query that was run before is the submit gate's own demand, not a waste.
+    A submission that was refused and is made again is the submit gate's own demand, not a waste.
     """
     seen: set[tuple[str, str]] = set()
     wasted = 0
     for call in iter_calls(episode):
         key = (call.tool, _canonical(call.arguments))
         wasted += key in seen
-        seen.add(key)
+        if not (call.tool == "submit_sql" and call.failed):
+            seen.add(key)
     return wasted
 
 

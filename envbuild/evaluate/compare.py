@@ -1,6 +1,6 @@
 """Policies compared in pairs on the questions they share, corrected for the number of pairs."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -34,6 +34,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """Per run: question_id -> share of its candidates that are right; the unscored are absent."""
     databases: dict[str, str]
     """question_id -> db_id, for clustering."""
+    rules: tuple[str, ...] = ()
+    """Verdict rules its answers were judged by."""
 
 
 def read_side(text: str, *, rule: str = "official") -> Side:
@@ -48,21 +50,41 @@ def read_side(text: str, *, rule: str = "official") -> Side:
     if not paths:
         raise UsageError("a side of a comparison needs at least one folder")
     databases: dict[str, str] = {}
-    runs = []
+    runs: list[dict[str, float]] = []
+    rules: set[str] = set()
     for path in paths:
         verdicts = list(iter_records(_verdicts_file(path), QuestionVerdict))
         databases.update((_key(v), f"{v.corpus}/{v.db_id}") for v in verdicts)
+        rules.update("strict@1" if rule == "strict" else v.official_name for v in verdicts)
         runs.append(_means(verdicts, rule=rule))
-    return Side(name=_name(paths), runs=tuple(runs), databases=databases)
+    named = _name(paths)
+    return Side(name=named, runs=tuple(runs), databases=databases, rules=tuple(sorted(rules)))
+
+
+def read_sides(texts: Sequence[str], *, rule: str = "official") -> list[Side]:
+    """`read_side` of each; sides of one folder name are called by what was given for them."""
+    sides = [read_side(text, rule=rule) for text in texts]
+    names = Counter(side.name for side in sides)
+    return [
+        msgspec.structs.replace(side, name=text) if names[side.name] > 1 else side
+        for side, text in zip(sides, texts, strict=True)
+    ]
 
 
 def compare_all(sides: Sequence[Side], *, seed: int = 0) -> list[Comparison]:
     """Every pair of sides, with p-values adjusted over all the pairs compared.
 
-    Raises UsageError for fewer than two sides, or a pair that shares no scored question.
+    Raises UsageError for fewer than two sides, sides judged by different rules, or a pair that
+    shares no scored question.
     """
     if len(sides) < 2:
         raise UsageError("compare needs at least two evaluations")
+    rules = sorted({rule for side in sides for rule in side.rules})
+    if len(rules) > 1:
+        raise UsageError(
+            f"these evaluations were judged by different rules ({', '.join(rules)}): evaluate them "
+            "by one, or compare with --rule strict"
+        )
     found = [_compare(first, second, seed=seed) for first, second in combinations(sides, 2)]
     p_values = [comparison.p for comparison in found]
     adjusted = zip(found, holm(p_values), benjamini_hochberg(p_values), strict=True)
@@ -101,9 +123,7 @@ def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
         first=first.name,
         second=second.name,
         questions=len(shared),
-        left_out=len(left.keys() ^ right.keys())
-        + _unscored(first, left)
-        + _unscored(second, right),
+        left_out=len((first.databases.keys() | second.databases.keys()) - set(shared)),
         first_score=sum(a) / len(a),
         second_score=sum(b) / len(b),
         delta=(sum(b) - sum(a)) / len(a),
@@ -125,10 +145,6 @@ def _over_runs(side: Side) -> dict[str, float]:
     """question_id -> mean over the runs; only questions that every run scored."""
     shared = set.intersection(*(set(run) for run in side.runs))
     return {key: sum(run[key] for run in side.runs) / len(side.runs) for key in shared}
-
-
-def _unscored(side: Side, scored: dict[str, float]) -> int:
-    return len(side.databases.keys() - scored.keys())
 
 
 def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[str, float]:

@@ -62,7 +62,11 @@ def judge_episodes(
                 else ()
             )
             opened = opened_all(row, episode, session.connection)
-        hidden = _hidden(manifest, row, episode, open_variant) if official.scored else ""
+        hidden = (
+            _hidden(manifest, row, episode, judge(predicted, gold), open_variant)
+            if official.scored and open_variant is not None
+            else ""
+        )
         verdict = _verdict(row, episode, predicted, gold, official, strict, hidden)
         yield JudgedEpisode(verdict=verdict, opened_all=opened, literals=literals)
 
@@ -75,23 +79,23 @@ def gold_result(stored: GoldResult) -> QueryResult:
 
 
 def _hidden(
-    manifest: Manifest, row: ManifestRow, episode: Episode, open_variant: OpenVariant | None
+    manifest: Manifest,
+    row: ManifestRow,
+    episode: Episode,
+    visible: Verdict,
+    open_variant: OpenVariant,
 ) -> str:
-    """`hidden@1`: equal (as bags) on every scored variant; empty where there is none."""
-    if open_variant is None or not row.variants:
-        return ""
-    worst = ""
-    for variant in row.variants:
-        gold = gold_result(manifest.gold(row.gold_id, variant))
-        if not gold.ok:
-            continue
+    """`hidden@1`: equal (as bags) here and on every scored variant; empty where there is none."""
+    golds = ((name, gold_result(manifest.gold(row.gold_id, name))) for name in row.variants)
+    scored = [(name, gold) for name, gold in golds if gold.ok]
+    if not scored or visible is not Verdict.EQUAL:
+        return visible if scored else ""
+    for variant, gold in scored:
         with open_variant(row, variant) as session:
-            predicted = session.run(episode.sql) if episode.sql.strip() else None
-        found = judge(predicted, gold, verdict="bag@1")
+            found = judge(session.run(episode.sql), gold)
         if found is not Verdict.EQUAL:
             return found
-        worst = found
-    return worst
+    return Verdict.EQUAL
 
 
 def _verdict(

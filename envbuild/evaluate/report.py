@@ -48,13 +48,14 @@ def evaluate_answers(
 
 
 def iter_groups(verdicts: Sequence[QuestionVerdict]) -> Iterator[tuple[str, Score]]:
-    """(chart, score) by bucket, difficulty and size of view, in `Evaluation.scores`' order."""
+    """(chart, score) by schema, bucket, difficulty and size, in `Evaluation.scores`' order."""
     for chart, key in (
+        ("schema", lambda v: v.schema if v.episode_id else ""),
         ("bucket", lambda v: v.bucket),
         ("difficulty", lambda v: v.difficulty),
         ("size", size_group),
     ):
-        for score in score_by(verdicts, key):
+        for score in score_by(verdicts, key, by=chart):
             yield chart, score
 
 
@@ -94,37 +95,34 @@ def write_evaluation(
 
 
 def iter_metrics(evaluation: Evaluation) -> Iterator[dict[str, object]]:
-    """One flat record a metric, for a JSON-lines log."""
+    """One flat record a metric, for a JSON-lines log.
+
+    Keys: `evaluation`, `metric`, `by` and `group` (`bucket` and `short`; empty and `all`), `value`;
+    shares have `low`, `high` (Wilson 95 %) and `n` too. What was not measured has no line.
+    """
+
+    def line(metric: str, value: object, **more: object) -> dict[str, object]:
+        named = {"evaluation": evaluation.name, "metric": metric, "by": "", "group": "all"}
+        return {**named, "value": value, **more}
+
     for score in evaluation.scores:
+        of = {"by": score.by, "group": score.name}
         for rule, share in (
             (evaluation.official_name, score.official),
             ("strict@1", score.strict),
             ("hidden@1", score.hidden),
         ):
             if share is not None and share.value is not None:
-                yield {
-                    "evaluation": evaluation.name,
-                    "metric": f"ex/{rule}",
-                    "group": score.name,
-                    "value": share.value,
-                    "low": share.low,
-                    "high": share.high,
-                    "n": share.total,
-                }
-        if score.unscored:
-            yield {
-                "evaluation": evaluation.name,
-                "metric": "unscored",
-                "group": score.name,
-                "value": score.unscored,
-            }
-    if evaluation.behaviour is not None:
-        plain = msgspec.to_builtins(evaluation.behaviour)
-        for key, value in plain.items():
+                interval = {"low": share.low, "high": share.high, "n": share.total}
+                yield line(f"ex/{rule}", share.value, **of, **interval)
+        yield line("unscored", score.unscored, **of)
+    behaviour = msgspec.to_builtins(evaluation.behaviour) if evaluation.behaviour else {}
+    for prefix, values in (
+        ("behaviour", behaviour),
+        ("ended_by", behaviour.get("ended_by", {})),
+        ("literals", evaluation.literals),
+        ("equal_under", evaluation.rules),
+    ):
+        for key, value in values.items():
             if isinstance(value, int | float):
-                yield {
-                    "evaluation": evaluation.name,
-                    "metric": f"behaviour/{key}",
-                    "group": "all",
-                    "value": value,
-                }
+                yield line(f"{prefix}/{key}", value)

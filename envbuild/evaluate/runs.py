@@ -1,8 +1,8 @@
 """Whole evaluations: of an episodes folder, and of a predictions file over a benchmark's folder."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -15,12 +15,13 @@ from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
 from envbuild.evaluate.predictions import read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
-from envbuild.io.episodes import INDEX, iter_episodes, read_index
+from envbuild.io.episodes import INDEX, JOURNAL, iter_episodes, read_index
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.corpus import DatabaseRecord, Question
-from envbuild.records.episode import Episode
+from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.records.manifest import ManifestRow
+from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import Session
 from envbuild.sql.verdicts import VERDICTS
 
@@ -47,8 +48,7 @@ def evaluate_episodes(
     episodes = list(iter_episodes(folder))
     chosen = set(draw_questions([e.row_id for e in episodes], rows=rows, seed=seed))
     kept = [episode for episode in episodes if episode.row_id in chosen]
-    opener = view_opener(opened, ViewCache())
-    judged = list(judge_episodes(opened, kept, open_view=opener))
+    judged = list(_judge(opened, kept))
     verdicts = [one.verdict for one in judged]
     evaluation = evaluate_answers(
         verdicts,
@@ -62,6 +62,7 @@ def evaluate_episodes(
         verdicts=verdicts,
         literals=[use for one in judged for use in one.literals],
         episodes=kept,
+        warnings=_unfinished(folder, kept),
     )
 
 
@@ -167,9 +168,20 @@ def view_opener(manifest: Manifest, views: ViewCache) -> OpenView:
 
 
 def _judge_folder(folder: Path) -> list[JudgedEpisode]:
-    opened = open_manifest(manifest_of(folder))
-    opener = view_opener(opened, ViewCache())
-    return list(judge_episodes(opened, iter_episodes(folder), open_view=opener))
+    return list(_judge(open_manifest(manifest_of(folder)), iter_episodes(folder)))
+
+
+def _judge(manifest: Manifest, episodes: Iterable[Episode]) -> Iterator[JudgedEpisode]:
+    """The episodes judged on their views and, where the manifest has them, hidden variants."""
+    with VariantStore(manifest.root) as store:
+        yield from judge_episodes(
+            manifest,
+            episodes,
+            open_view=view_opener(manifest, ViewCache()),
+            open_variant=lambda row, variant: nullcontext(
+                store.session(variant, manifest.database_path(row))
+            ),
+        )
 
 
 def _question(judged: JudgedEpisode) -> tuple[str, str]:
@@ -179,6 +191,20 @@ def _question(judged: JudgedEpisode) -> tuple[str, str]:
 def _sampled(rows: int | None, episodes: Sequence[Episode], chosen: set[str]) -> str:
     total = len({episode.row_id for episode in episodes})
     return f", drawn from {total}" if rows is not None and len(chosen) < total else ""
+
+
+def _unfinished(folder: Path, episodes: Sequence[Episode]) -> list[str]:
+    """What makes these episodes less than a whole rollout, in sentences."""
+    said = []
+    if (folder / JOURNAL).exists():
+        said.append(f"{folder} is an unfinished rollout: these are the episodes finished so far")
+    failed = sum(episode.ended_by is EndedBy.POLICY_ERROR for episode in episodes)
+    if failed:
+        said.append(
+            f"{failed} episodes ended because the policy could not go on (policy_error); "
+            "they count as wrong"
+        )
+    return said
 
 
 def _left_out(

@@ -1,5 +1,6 @@
 """EX official and strict from single verdicts, whole and by group, unscored beside the score."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,6 +10,11 @@ from envbuild.records.verdict import Verdict
 
 SIZES = ((4, "1-4 tables"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"))
 """Last table count of each size group; more tables are `65+`."""
+GRADES = (
+    *("short", "easy", "simple", "medium", "moderate", "long"),
+    *("hard", "challenging", "extra", "complex", "highly complex"),
+)
+"""Buckets and the difficulties of BIRD, Spider, SQaLe and SynSQL: each one's own order holds."""
 
 
 def score_all(verdicts: Sequence[QuestionVerdict]) -> Score:
@@ -17,21 +23,22 @@ def score_all(verdicts: Sequence[QuestionVerdict]) -> Score:
 
 
 def score_by(
-    verdicts: Iterable[QuestionVerdict], key: Callable[[QuestionVerdict], str]
+    verdicts: Iterable[QuestionVerdict], key: Callable[[QuestionVerdict], str], *, by: str = ""
 ) -> list[Score]:
-    """One score a group, groups in the order of their names; answers with an empty key are left."""
+    """One score a group, easiest or smallest first; answers with an empty key are left out."""
     groups: dict[str, list[QuestionVerdict]] = defaultdict(list)
     for verdict in verdicts:
         if name := key(verdict):
             groups[name].append(verdict)
-    return [score_group(name, groups[name]) for name in sorted(groups, key=_natural)]
+    return [score_group(name, groups[name], by=by) for name in sorted(groups, key=_natural)]
 
 
-def score_group(name: str, verdicts: Sequence[QuestionVerdict]) -> Score:
+def score_group(name: str, verdicts: Sequence[QuestionVerdict], *, by: str = "") -> Score:
     """EX over one group."""
     hidden = [v.hidden == Verdict.EQUAL for v in verdicts if v.hidden]
     return Score(
         name=name,
+        by=by,
         official=share_of([v.official_correct for v in verdicts]),
         strict=share_of([v.strict_correct for v in verdicts]),
         unscored=sum(v.official_correct is None for v in verdicts),
@@ -54,11 +61,9 @@ def size_group(verdict: QuestionVerdict) -> str:
 
 
 def _natural(name: str) -> tuple[int, int, str]:
-    """Buckets, difficulties and sizes in their own order, anything else by name."""
-    known = ("short", "medium", "long", "simple", "moderate", "challenging", "hard", "extra")
-    sizes = [group for _, group in SIZES] + ["65+"]
-    if name in known:
-        return 0, known.index(name), ""
-    if name in sizes:
-        return 0, sizes.index(name), ""
-    return 1, 0, name
+    """Buckets, difficulties and sizes in their own order, numbers as numbers, the rest by name."""
+    if name.lower() in GRADES:
+        return 0, GRADES.index(name.lower()), ""
+    if (numbered := re.match(r"\D?(\d+)", name)) is not None:
+        return 1, int(numbered[1]), name
+    return 2, 0, name

@@ -24,6 +24,7 @@ from envbuild.manifest.layout import (
     REJECTS_FILE,
     ROW_SCHEMA,
     ROWS_FILE,
+    VARIANTS_FILE,
 )
 from envbuild.manifest.read import Manifest
 from envbuild.records.manifest import ManifestRow
@@ -67,6 +68,9 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
     count = write_records(out / ROWS_FILE, _rows(manifest, out, size), ROW_SCHEMA)
     with atomic_path(out / GOLD_FILE) as temporary:
         shutil.copyfile(manifest.root / GOLD_FILE, temporary)
+    if (manifest.root / VARIANTS_FILE).is_file():
+        with atomic_path(out / VARIANTS_FILE) as temporary:
+            shutil.copyfile(manifest.root / VARIANTS_FILE, temporary)
     write_records(out / REJECTS_FILE, (), REJECT_SCHEMA)
     index = {
         "format": FORMAT,

@@ -36,7 +36,8 @@ class QuestionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """None = unscored: the gold itself cannot be run to its end."""
     strict_correct: bool | None = None
     hidden: str = ""
-    """A `Verdict` on the hidden variants (`hidden@1`): equal on all; empty: none scored."""
+    """`hidden@1`: `equal` where the results are equal as bags on the database and on every hidden
+    variant, else the first `Verdict` that is not; empty: the question has no scored variant."""
     reason: str = ""
     """One sentence where the answer is not equal."""
     predicted_rows: int = 0
@@ -71,6 +72,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """`all`, a bucket, a difficulty, a size …"""
+    by: str = ""
+    """What it is a group of: `schema`, `bucket`, `difficulty`, `size`; empty for `all`."""
     official: Share
     strict: Share
     unscored: int
@@ -91,6 +94,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     truncated: float
     """Share of episodes with a completion that hit its token limit."""
     fallback_rate: float
+    """Share whose answer is the last working query, whatever ended the exploration."""
     wasted_calls: float
     """Share of tool calls that repeat an identical call of the same episode."""
     ended_by: dict[str, int]
@@ -139,7 +143,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What was read and how, in one sentence."""
     official_name: str
     scores: tuple[Score, ...]
-    """The first is `all`; then by bucket, difficulty and size."""
+    """The first is `all`; then by schema, bucket, difficulty and size."""
     reasons: dict[str, int] = {}
     """Verdict -> answers, under the official rule."""
     behaviour: Behaviour | None = None

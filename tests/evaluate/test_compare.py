@@ -5,16 +5,19 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import CorpusFolderError, UsageError
-from envbuild.evaluate.compare import VERDICTS_FILE, compare_all, read_side, side_noise
+from envbuild.evaluate.compare import VERDICTS_FILE, compare_all, read_side, read_sides, side_noise
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.evaluation import QuestionVerdict
 from tests.evaluate.test_statistics import AFTER, BEFORE
 
 
-def write_evaluation(folder: Path, correct: dict[str, bool | None]) -> str:
+def write_evaluation(
+    folder: Path, correct: dict[str, bool | None], *, rule: str = "official@1"
+) -> str:
     rows = [
         QuestionVerdict(
             question_id=key,
+            official_name=rule,
             db_id=f"db{int(key) % 7}",
             official="equal" if right else "gold_error" if right is None else "different",
             strict="different",
@@ -50,7 +53,7 @@ def test_unscored_questions_are_left_out_and_counted(tmp_path: Path) -> None:
     b = write_evaluation(tmp_path / "b", {"1": True, "2": True, "3": True, "4": True})
     (found,) = compare_all([read_side(a), read_side(b)])
     assert found.questions == 2
-    assert found.left_out >= 3
+    assert found.left_out == 3
 
 
 def test_a_family_of_pairs_is_corrected(tmp_path: Path) -> None:
@@ -87,3 +90,17 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
         compare_all([read_side(a)])
     with pytest.raises(CorpusFolderError, match="envbuild evaluate"):
         read_side(str(tmp_path / "none"))
+
+
+def test_different_rules_are_not_compared(tmp_path: Path) -> None:
+    a = write_evaluation(tmp_path / "a", {"1": True})
+    b = write_evaluation(tmp_path / "b", {"1": True}, rule="testsuite@1")
+    with pytest.raises(UsageError, match="official@1, testsuite@1"):
+        compare_all(read_sides([a, b]))
+    assert compare_all(read_sides([a, b], rule="strict"))
+
+
+def test_sides_of_one_folder_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / run / "episodes" for run in ("base", "tuned")]
+    texts = [write_evaluation(path, {"1": True}) for path in paths]
+    assert [side.name for side in read_sides(texts)] == texts

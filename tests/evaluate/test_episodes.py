@@ -8,13 +8,16 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.environment import Environment
-from envbuild.evaluate.behaviour import count_wasted
+from envbuild.errors import CorpusFolderError
+from envbuild.evaluate.behaviour import count_wasted, describe_behaviour
 from envbuild.evaluate.exploration import decisive_literals, opened_tables
-from envbuild.evaluate.runs import evaluate_episodes
+from envbuild.evaluate.runs import draw_questions, evaluate_episodes
+from envbuild.evaluate.scores import score_by
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
+from envbuild.records.evaluation import QuestionVerdict
 from envbuild.testing.policies import make_policy
 from tests.small_manifest import write_small_manifest
 
@@ -48,7 +51,8 @@ def test_oracle_is_right_and_opens_what_it_needs(manifest: Path, tmp_path: Path)
     assert run.evaluation.behaviour is not None
     assert run.evaluation.behaviour.submit_rate == 1.0
     assert run.evaluation.behaviour.opened_all_gold_tables == 1.0
-    assert {score.name for score in run.evaluation.scores} > {"all", "short"}
+    groups = {(score.by, score.name) for score in run.evaluation.scores}
+    assert groups > {("", "all"), ("schema", "withheld"), ("bucket", "short")}
     assert sum(s.official.total for s in run.evaluation.scores if s.name in BUCKETS) == len(
         run.verdicts
     )
@@ -75,6 +79,8 @@ def test_commands_from_files_to_page(manifest: Path, tmp_path: Path) -> None:
         assert "official@1" in found.stdout
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert {"ex/official@1", "behaviour/submit_rate"} <= {line["metric"] for line in lines}
+    assert len({(x["metric"], x["by"], x["group"]) for x in lines}) == len(lines)
+    assert any(line["metric"].startswith("ended_by/") for line in lines)
     assert "episodes" in page.read_text()
     compared = runner.invoke(app, ["compare", str(good), str(bad), "--json"])
     assert compared.exit_code == 0, compared.output
@@ -131,3 +137,73 @@ def test_opened_and_wasted_by_hand(manifest: Path) -> None:
     connection = env.new_episode(row).database.session.connection
     assert opened_tables(episode, connection) == {"singer", "album"}
     assert count_wasted(episode) == 1
+
+
+def ended(ended_by: EndedBy, source: str, *calls: ToolCall) -> Episode:
+    turn = Turn(index=0, kind="tool", completion="", calls=calls)
+    return Episode(
+        episode_id="a/0", row_id="a", ended_by=ended_by, answer_source=source, turns=(turn,)
+    )
+
+
+def test_a_fallback_is_one_whatever_ended_the_episode() -> None:
+    episodes = [
+        ended(EndedBy.FALLBACK, "last_working_query"),
+        ended(EndedBy.TOKEN_BUDGET, "last_working_query"),
+        ended(EndedBy.CALL_BUDGET, "final_turn"),
+        ended(EndedBy.SUBMIT_SQL, "submit_sql"),
+    ]
+    assert describe_behaviour(episodes).fallback_rate == 0.5
+
+
+def test_a_refused_submission_made_again_is_no_waste() -> None:
+    refused = ToolCall(tool="submit_sql", arguments='{"sql": "SELECT 1"}', failed=True)
+    ran = ToolCall(tool="run_query", arguments='{"sql": "SELECT 1"}')
+    taken = ToolCall(tool="submit_sql", arguments='{"sql": "SELECT 1"}')
+    assert count_wasted(ended(EndedBy.SUBMIT_SQL, "submit_sql", refused, ran, taken)) == 0
+    assert count_wasted(ended(EndedBy.SUBMIT_SQL, "submit_sql", ran, ran, taken)) == 1
+
+
+def test_an_unfinished_rollout_is_judged_and_said_to_be_one(manifest: Path, tmp_path: Path) -> None:
+    env, folder = Environment.open(str(manifest)), tmp_path / "part"
+    with EpisodeJournal(folder, configuration={"manifest": str(manifest)}) as journal:
+        for row, broken in zip(env.manifest.rows[:2], (False, True), strict=True):
+            episode = env.new_episode(row)
+            if broken:
+                episode.fail("the server went away")
+            else:
+                episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": row.gold_sql}}))
+            episode.close()
+            journal.add(episode.record())
+    with pytest.raises(CorpusFolderError, match="--manifest"):
+        evaluate_episodes(folder)
+    run = evaluate_episodes(folder, manifest=manifest)
+    assert (run.evaluation.scores[0].official.correct, run.evaluation.questions) == (1, 2)
+    assert ["unfinished" in said or "policy_error" in said for said in run.warnings] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("short", "medium", "long"),
+        ("easy", "medium", "hard", "extra"),
+        ("simple", "moderate", "challenging"),
+        ("Simple", "Moderate", "Complex", "Highly Complex"),
+        ("b0", "b1", "b2", "b10"),
+    ],
+)
+def test_groups_stand_in_their_own_order(names: tuple[str, ...]) -> None:
+    verdicts = [
+        QuestionVerdict(question_id=name, bucket=name, official="equal", strict="equal")
+        for name in sorted(names)
+    ]
+    assert [score.name for score in score_by(verdicts, lambda v: v.bucket)] == list(names)
+
+
+def test_a_draw_depends_on_ids_and_seed_alone() -> None:
+    ids = [f"q{n}" for n in range(50)]
+    drawn = draw_questions(ids, rows=10, seed=1)
+    assert draw_questions([*reversed(ids), *ids], rows=10, seed=1) == drawn
+    assert len(set(drawn)) == 10
+    assert draw_questions(ids, rows=10, seed=2) != drawn
+    assert set(draw_questions(ids, rows=None, seed=1)) == set(ids)

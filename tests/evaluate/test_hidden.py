@@ -1,0 +1,100 @@
+"""`hidden@1` at evaluation: a query that is right by luck is told apart, beside EX."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.corpora.folder import open_corpora
+from envbuild.environment import Environment
+from envbuild.evaluate.runs import evaluate_episodes
+from envbuild.io.episodes import EpisodeJournal
+from envbuild.manifest.build import build_manifest
+from envbuild.manifest.read import open_manifest
+from envbuild.manifest.resample import LADDER, resample_manifest
+from envbuild.manifest.settings import ManifestSettings
+from envbuild.records.execution import Outcome
+from envbuild.records.manifest import ManifestRow
+from envbuild.signal.variants.make import make_variants
+from envbuild.sql.executor import Session
+from tests.manifest.test_build import SHOP, ask
+from tests.small_corpus import write_corpus
+
+GOLDS = (
+    "SELECT count(*) FROM orders WHERE price > 1",
+    "SELECT count(*) FROM customer",
+    "SELECT name FROM customer WHERE 1 = 0",
+)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hidden")
+    write_corpus(root / "c", {"shop": SHOP}, [ask(n, sql) for n, sql in enumerate(GOLDS)])
+    build_manifest(
+        open_corpora(root / "c"),
+        root / "manifest",
+        settings=ManifestSettings(variants=2),
+        workers=1,
+        maker=make_variants,
+    )
+    return root / "manifest"
+
+
+def play(manifest: Path, folder: Path, answer: Callable[[ManifestRow], str]) -> Path:
+    env = Environment.open(manifest, settings="default")
+    with EpisodeJournal(folder, configuration={"manifest": str(manifest)}) as journal:
+        for row in env.manifest.rows:
+            episode = env.new_episode(row)
+            call = {"tool": "submit_sql", "args": {"sql": answer(row)}}
+            episode.feed(json.dumps(call))
+            episode.close()
+            journal.add(episode.record())
+        journal.seal()
+    return folder
+
+
+def lucky(manifest: Path) -> Callable[[ManifestRow], str]:
+    """Answers with the number that the visible database happens to give."""
+    opened = open_manifest(manifest)
+
+    def answer(row: ManifestRow) -> str:
+        with Session.open_file(opened.database_path(row)) as session:
+            result = session.run(row.gold_sql)
+        assert result.outcome is Outcome.OK
+        return f"SELECT {result.rows[0][0]}" if result.rows else row.gold_sql
+
+    return answer
+
+
+def test_luck_is_right_officially_and_not_hidden(manifest: Path, tmp_path: Path) -> None:
+    gold = evaluate_episodes(play(manifest, tmp_path / "gold", lambda row: row.gold_sql))
+    luck = evaluate_episodes(play(manifest, tmp_path / "luck", lucky(manifest)))
+    wrong = evaluate_episodes(play(manifest, tmp_path / "wrong", lambda row: "SELECT 'no'"))
+    for run, official, hidden in ((gold, 3, 2), (luck, 3, 0), (wrong, 0, 0)):
+        first = run.evaluation.scores[0]
+        assert first.official.correct == official
+        assert first.hidden is not None
+        assert (first.hidden.correct, first.hidden.total) == (hidden, 2)
+        assert [v.question_id for v in run.verdicts if not v.hidden] == ["q2"]
+
+
+def test_a_rung_of_the_ladder_keeps_the_variants(manifest: Path, tmp_path: Path) -> None:
+    rung = tmp_path / "full"
+    resample_manifest(open_manifest(manifest), rung, LADDER[-1])
+    luck = evaluate_episodes(play(rung, tmp_path / "luck", lucky(rung)))
+    assert luck.evaluation.scores[0].hidden is not None
+    assert luck.evaluation.scores[0].hidden.correct == 0
+
+
+def test_the_command_says_hidden_beside_ex(manifest: Path, tmp_path: Path) -> None:
+    folder, metrics = play(manifest, tmp_path / "luck", lucky(manifest)), tmp_path / "m.jsonl"
+    found = CliRunner().invoke(app, ["evaluate", str(folder), "--metrics", str(metrics)])
+    assert found.exit_code == 0, found.output
+    assert "hidden@1 0.0% of 2" in found.stdout
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    (hidden,) = (x for x in lines if x["metric"] == "ex/hidden@1" and x["group"] == "all")
+    assert (hidden["value"], hidden["n"]) == (0.0, 2)
