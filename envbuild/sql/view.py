@@ -122,7 +122,8 @@ def _attach_source(connection: apsw.Connection, path: Path) -> None:
 
 
 class _Source:
-    """The source's schema entries, their CREATE statements turned to the attached view."""
+    """The source's schema entries as they stand there: most are in no view, so that each is turned
+    to the attached view only when it is wanted."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.tables: dict[str, Object] = {}
@@ -131,7 +132,7 @@ class _Source:
         """Folded table name -> its indexes."""
         self.views: list[Object] = []
         for kind, name, table, sql in connection.execute(_OBJECTS):
-            entry = Object(kind, name, table, _in_cut(sql))
+            entry = Object(kind, name, table, sql)
             if kind == "table":
                 self.tables[fold_name(name)] = entry
             elif kind == "index":
@@ -148,8 +149,8 @@ class _Source:
         chosen = [self.tables[name] for name in names]
         kept = frozenset(names)
         # Indexes come before the rows: SQLite then copies both as they are, without sorting.
-        ddl = [drop_references(table.sql, kept) for table in chosen]
-        ddl += [index.sql for name in names for index in self.indexes.get(name, ())]
+        ddl = [_in_cut(drop_references(table.sql, kept)) for table in chosen]
+        ddl += [_in_cut(index.sql) for name in names for index in self.indexes.get(name, ())]
         with connection:
             connection.execute("\n;\n".join((*ddl, "")))
             copy_rows(connection, chosen)
@@ -176,7 +177,7 @@ def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
 def _copy_views(connection: apsw.Connection, views: list[Object]) -> None:
     """The views that compile over what is here; views over dropped views go too."""
     for view in views:
-        connection.execute(view.sql)
+        connection.execute(_in_cut(view.sql))
     remaining = [quote_name(view.name) for view in views]
     while remaining:
         broken = [name for name in remaining if not _compiles(connection, name)]
