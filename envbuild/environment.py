@@ -33,6 +33,7 @@ from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.reward import RewardBreakdown, RewardSettings
 from envbuild.reward.score import Variant, score_answer
+from envbuild.reward.tiers import settings_sha256
 from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import DEFAULT_LIMITS
 
@@ -70,6 +71,7 @@ class Environment:
         self.manifest = manifest
         self.settings = settings
         self.reward_settings = reward
+        self._reward_sha256 = settings_sha256(reward)
         self.prompts = prompts or load_prompts()
         self.chat = chat
         self.limits = limits
@@ -209,6 +211,7 @@ class Environment:
             "candidate": candidate,
             "gate_probability": gate_probability(step, self.settings),
             "policy": policy,
+            "reward_sha256": self._reward_sha256,
         }
 
     def _open_view(self, row: ManifestRow) -> EpisodeDatabase:

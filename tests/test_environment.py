@@ -11,7 +11,7 @@ import pytest
 from envbuild.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import Episode, EpisodeSettings
-from envbuild.records.reward import Tier
+from envbuild.records.reward import RewardSettings, Tier
 from envbuild.testing.policies import POLICIES, hacks, make_policy
 from envbuild.testing.tokenizer import ByteTokenizer
 from tests.small_manifest import QUESTIONS, VIEW, write_small_manifest
@@ -60,6 +60,13 @@ def test_the_five_lines(manifest: Path) -> None:
 
     assert (breakdown.reward, breakdown.tier) == (3.0, Tier.EQUIVALENT)
     assert (breakdown.row_id, breakdown.episode_id) == ("music/music/0", "music/music/0/0")
+    assert env.episode().reward_sha256 == breakdown.constants_sha256
+
+
+def test_other_constants_show_in_the_episode(manifest: Path) -> None:
+    both = (Environment.open(manifest, reward=RewardSettings(parsable=paid)) for paid in (0.5, 0.6))
+    digests = [act(env, "lazy", "music/music/0").reward_sha256 for env in both]
+    assert len(set(digests)) == 2 and all(digests)
 
 
 def test_reset_leaves_nothing_of_the_episode_before(env: Environment) -> None:

@@ -32,6 +32,7 @@ class RunningEpisode:
         candidate: int = 0,
         gate_probability: float = 0.0,
         policy: str = "",
+        reward_sha256: str = "",
     ) -> None:
         self.task = task
         self.database = database
@@ -42,6 +43,7 @@ class RunningEpisode:
         self.candidate = candidate
         self.gate_probability = 0.0 if settings.evaluation else gate_probability
         self.policy = policy
+        self.reward_sha256 = reward_sha256
         self.error = ""
         self.machine = Machine(
             Toolbox(database, settings),
@@ -89,6 +91,7 @@ class RunningEpisode:
             preset=self.settings.preset,
             schema=self.settings.schema,
             prompts_sha256=self.prompts.sha256,
+            reward_sha256=self.reward_sha256,
             gate_probability=self.gate_probability,
             gated=machine.gated,
             prompt=self.prompt,

@@ -153,6 +153,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     preset: str = "default"
     schema: str = "withheld"
     prompts_sha256: str = ""
+    reward_sha256: str = ""
+    """Of the reward's constants that were in force (CONTRACT 9); empty where nobody pays one."""
     gate_probability: float = 0.0
     gated: bool = False
     """The submit gate was drawn for this episode."""
