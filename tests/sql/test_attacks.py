@@ -14,7 +14,7 @@ ATTACKS = [
 ]
 SECONDS = 1.0
 SLACK = 4.0
-"""Seconds for a busy machine, and for starting a worker; alone, none takes more than 2.1."""
+"""Seconds for a busy machine, and for starting a worker."""
 HEAVY = {"recursion", "join", "value", "opcode", "pattern", "json"}
 """Kinds that are there to last."""
 PEAK_KIB = 400 * 1024
