@@ -78,14 +78,12 @@ def ask(
 
 
 def _show_rows(result: "QueryResult") -> None:
-    from rich.markup import escape
-
     from envbuild.cli.rollout_command import printable
     from envbuild.cli.tables import print_table
 
     def plain(text: object) -> str:
         """A table reads square brackets as styles, which a user's own text must not be."""
-        return escape(printable(str(text)))
+        return printable(str(text))
 
     if result.error:
         typer.echo(printable(result.error))

@@ -20,10 +20,17 @@ def print_table(
 ) -> None:
     """One table on stdout; `right` names the columns that hold numbers."""
     from rich import box
+    from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    # Text, not str: a cell may hold what rich would take for markup
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for position, header in enumerate(headers):
-        table.add_column(header, justify="right" if position in right else "left")
+        table.add_column(Text(header), justify="right" if position in right else "left")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     console().print(table)
