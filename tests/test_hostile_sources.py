@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from envbuild.corpora.folder import CorpusFolder, open_corpora
@@ -99,6 +101,46 @@ def test_a_lone_surrogate_is_replaced_wherever_a_chunk_ends(
     file.write_text("\n".join(map(json.dumps, records)) if lines else json.dumps(records))
     expected = [t.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for t in texts]
     assert [found["a"] for found in iter_json(file, dict)] == expected * 3
+
+
+def damage(file: Path) -> None:
+    """Overwrites pages in the middle of a Parquet file, whose footer stays readable."""
+    content = bytearray(file.read_bytes())
+    content[100 : len(content) // 2] = b"\x07" * (len(content) // 2 - 100)
+    file.write_bytes(content)
+
+
+def test_a_damaged_payload_file_is_a_sentence(tmp_path: Path) -> None:
+    ids = [str(n) for n in range(500)]
+    columns = {"schema_id": ids, "full_schema": ["CREATE TABLE t(a)" + " " * n for n in range(500)]}
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet", compression="none")
+    damage(tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match="damaged"):
+        build_corpus(read_source(tmp_path), tmp_path / "out", workers=1)
+
+
+def test_a_damaged_or_foreign_catalogue_is_a_sentence(tmp_path: Path) -> None:
+    corpus = materialized(tmp_path, record())
+    file = corpus.root / "questions.parquet"
+    pq.write_table(pa.table({"corpus": [1], "question_id": [None]}), file)
+    with pytest.raises(CorpusFolderError, match="not ours"):
+        corpus.questions()
+    pq.write_table(pa.table({"corpus": [str(n) for n in range(500)]}), file, compression="none")
+    damage(file)
+    with pytest.raises(CorpusFolderError, match="damaged"):
+        corpus.questions()
+
+
+def test_a_payload_kept_as_a_struct_is_read_like_its_json(tmp_path: Path) -> None:
+    columns = {
+        "schema_id": ["d"],
+        "full_schema": ["CREATE TABLE t(a)"],
+        "schema_content": [{"t": [{"a": 1}, {"a": 2}]}],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+    build_corpus(read_source(tmp_path), tmp_path / "out", workers=1)
+    (corpus,) = open_corpora(tmp_path / "out")
+    assert [table.rows_stored for table in corpus.tables()] == [2]
 
 
 def test_a_device_is_no_corpus() -> None:

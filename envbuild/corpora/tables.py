@@ -56,7 +56,8 @@ def _iter_parquet(
     if large:
         size = REPEATED_ROWS_A_BATCH if repeated else ROWS_A_BATCH
     # threads decode columns side by side: more memory, and the workers have the cores
-    for batch in parquet.iter_batches(batch_size=size, columns=present, use_threads=not large):
+    batches = parquet.iter_batches(batch_size=size, columns=present, use_threads=not large)
+    for batch in _readable(file, batches):
         if large:
             arrays = [batch.column(n) if n in present else None for n in columns]
             for row in range(batch.num_rows):
@@ -65,6 +66,19 @@ def _iter_parquet(
             nothing = [None] * batch.num_rows
             lists = [batch.column(n).to_pylist() if n in present else nothing for n in columns]
             yield from zip(*lists, strict=True)
+
+
+def _readable(file: Path, batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as e:
+            raise SourceError(f"{file} is damaged: {e}") from e
+        if batch is None:
+            return
+        yield batch
 
 
 def _open_parquet(file: Path, *, dictionaries: Sequence[str] = ()) -> Any:
@@ -86,6 +100,8 @@ def bytes_of(cell: Any) -> bytes:
         return b""
     if isinstance(cell, int | float):
         return str(cell).encode()
+    if isinstance(cell, dict | list):  # a payload kept as a struct, not as text
+        return json.dumps(cell, default=str).encode()
     if isinstance(cell, str):
         return cell.encode("utf-8", "surrogatepass")
     content: bytes = cell.to_pybytes() if hasattr(cell, "to_pybytes") else bytes(cell)

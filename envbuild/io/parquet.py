@@ -100,12 +100,20 @@ def read_records(path: Path, record: type[R]) -> list[R]:
 def iter_records(path: Path, record: type[R]) -> Iterator[R]:
     """The rows of a Parquet file as records, a row group at a time.
 
-    Columns the record does not know are ignored; a missing file raises CorpusFolderError.
+    Columns the record does not know are ignored; a file that is missing, damaged, or holds other
+    records raises CorpusFolderError.
     """
     file = open_parquet(path)
     known = [name for name in record.__struct_fields__ if name in file.schema_arrow.names]
-    for batch in file.iter_batches(columns=known, batch_size=8192):
-        yield from msgspec.convert(batch.to_pylist(), list[record])  # type: ignore[valid-type]
+    batches = file.iter_batches(columns=known, batch_size=8192)
+    while True:
+        try:
+            if (batch := next(batches, None)) is None:
+                return
+            rows: list[R] = msgspec.convert(batch.to_pylist(), list[record])  # type: ignore[valid-type]
+        except (pa.ArrowException, OSError, ValueError) as e:  # ValueError: no such record, no text
+            raise CorpusFolderError(f"{path} is damaged or not ours: {e}") from e
+        yield from rows
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
