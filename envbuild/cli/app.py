@@ -5,14 +5,32 @@ import pkgutil
 import sys
 
 import typer
+from typer.core import TyperGroup
 
 import envbuild.cli
 from envbuild import __version__
 from envbuild.cli.options import BUG, INTERRUPTED, USAGE
 from envbuild.errors import EnvbuildError, OperatorError
 
+
+class WholeSentences(TyperGroup):
+    """The list of commands with each first sentence whole: wrapped, where typer would cut it."""
+
+    def format_commands(self, ctx, formatter):  # type: ignore[no-untyped-def]  # typer's own classes
+        """Writes the list."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        shown = [
+            (name, command.get_short_help_str(limit=400))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(shown)
+
+
 app = typer.Typer(
     name="envbuild",
+    cls=WholeSentences,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -154,7 +154,10 @@ def _print(evaluation: "Evaluation") -> None:
         print_table(
             ("literals the gold depends on", "value"),
             [
-                (k.replace("_", " "), v if isinstance(v, int) else f"{v:.1%}")
+                (
+                    k.replace("_", " "),
+                    "-" if v is None else v if isinstance(v, int) else f"{v:.1%}",
+                )
                 for k, v in evaluation.literals.items()
             ],
             right=(1,),

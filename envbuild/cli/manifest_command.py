@@ -149,7 +149,8 @@ def _show(built: Built) -> None:
         made = counts.variants.get("made", 0)
         skipped = {name: n for name, n in counts.variants.items() if name != "made"}
         told = ", ".join(f"{n:,} {name}" for name, n in skipped.items()) or "none"
-        typer.echo(f"{made:,} hidden variants; golds that one cannot judge: {told}")
+        noun = "database" if made == 1 else "databases"
+        typer.echo(f"{made:,} hidden variant {noun}; golds that one cannot judge: {told}")
     typer.echo(str(built.out))
 
 

@@ -181,7 +181,7 @@ def _show(
         typer.echo(f"left out: {parts}\n")
     mixture = ", ".join(f"{name} {share:.3f}" for name, share in draw.mixture.items())
     typer.echo(f"step {draw.step}: {mixture}; submit gate {draw.gate_probability:.4g}")
-    typer.echo("\nslot  bucket    pass  row and question")
+    typer.echo("\nslot  bucket    pass  row and question (pass: how often its bucket began anew)")
     for row in draw.rows:
         head = f"{row.schedule_slot:>4}  {row.bucket:<8}{row.epoch + 1:>6}  "
         typer.echo(f"{head}{row.row_id}")

@@ -55,7 +55,9 @@ def preflight(
     ] = None,
     signal: Annotated[
         str,
-        typer.Option("--signal", metavar="all|N|off", help="Golds whose signal is measured."),
+        typer.Option(
+            "--signal", metavar="all|N|off", help="Golds scored: at most N a corpus, 20 a database."
+        ),
     ] = "2000",
     strict: Annotated[bool, typer.Option("--strict", help="Warnings too make exit 1.")] = False,
     gold_seconds: Annotated[

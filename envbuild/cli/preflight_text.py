@@ -40,12 +40,15 @@ def print_rows(corpora: Sequence[tuple[str, RowStatistics]]) -> None:
         for reason in statistics.reasons:
             severity = statistics.verdict.value if statistics.verdict else ""
             say(f"{severity}: {name}: {reason}")
+    if any(statistics.reasons for _, statistics in corpora):
+        say("")
 
 
 def print_signal(signal: SignalSummary) -> None:
     """A corpus's signal: of wrong queries near its golds, the share that its rows tell apart."""
     name = signal.corpus or "corpus"
-    say(f"Signal of {name} ({signal.scored} of {signal.sampled} golds scored, {signal.verdict})")
+    scored = f"{signal.scored} of {signal.sampled} sampled questions"
+    say(f"Signal of {name} ({scored}, {signal.verdict})")
     if signal.mean_low is not None and signal.mean_high is not None:
         low, high = f"{signal.mean_low:.2f}", f"{signal.mean_high:.2f}"
         mean = low if low == high else f"{low} to {high}"
@@ -66,8 +69,9 @@ def print_signal(signal: SignalSummary) -> None:
         rows = plural(example.gold_rows, "row")
         say(cut(f"  {example.question} ({example.db_id}: {rows})", LINE_WIDTH))
         say(cut(f"    gold  {_one_line(example.gold_sql)}", LINE_WIDTH))
+        say("    wrong, with the gold's result here, so paid in full:")
         for sql in example.wrong_sql:
-            say(f"    = 3.0 {_around_change(example.gold_sql, sql, LINE_WIDTH - 10)}")
+            say(f"          {_around_change(example.gold_sql, sql, LINE_WIDTH - 10)}")
     say("")
 
 
@@ -130,7 +134,7 @@ def _height(count: int, most: int, steps: int) -> int:
 
 
 def _axis() -> str:
-    return "".join(f"{compact(edge):<4}" for edge in BIN_EDGES[::2])
+    return " ".join(f"{compact(edge):<3}" for edge in BIN_EDGES[::2]).rstrip()
 
 
 def _draws_blocks() -> bool:

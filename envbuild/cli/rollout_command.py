@@ -41,7 +41,7 @@ def rollout(
     ] = "default",
     evaluation: Annotated[
         bool,
-        typer.Option("--evaluation", help="No submit gate; sampled at 0.6 / 0.95 / 20."),
+        typer.Option("--evaluation", help="No submit gate; temperature 0.6, top-p 0.95, top-k 20."),
     ] = False,
     step: Annotated[
         int | None, typer.Option("--step", min=0, help="Training step that sets the submit gate.")

@@ -72,7 +72,10 @@ def register(app: typer.Typer) -> None:
             print_json("run", {"out": str(folder), "dry_run": dry_run, "stages": shown})
         elif dry_run:
             _show(ended)
-        raise typer.Exit(FINDINGS if any(stage.exit_code for stage in ended) else OK)
+        failed = [stage.name for stage in ended if stage.exit_code]
+        if failed:
+            warn(f"ended with 1: {', '.join(failed)}")
+        raise typer.Exit(FINDINGS if failed else OK)
 
 
 def run_stages(

@@ -107,7 +107,8 @@ def _show(report: SampleReport) -> None:
     ]
     headers = ["corpus", "samples", "tables", "gold", "whole", "changed", "refused"]
     print_table(headers, rows, right=range(1, 7))
-    typer.echo("tables and gold: fewest - median - most a sample; whole: every table is in it\n")
+    typer.echo("tables and gold: fewest - median - most a sample; whole: every table is in it;")
+    typer.echo("changed: the gold gives another result; refused: not sampled\n")
     for shown in report.shown:
         _show_sample(shown)
     for found in report.corpora:
@@ -115,8 +116,10 @@ def _show(report: SampleReport) -> None:
 
 
 def _show_sample(shown: ShownSample) -> None:
+    from textwrap import fill
+
     typer.echo(f"{shown.row_id}: {len(shown.tables)} tables (drawn {shown.target_size})")
-    typer.echo(f"  {shown.question}")
+    typer.echo(fill(shown.question, 79, initial_indent="  ", subsequent_indent="  "))
     typer.echo(f"  gold         {', '.join(shown.gold_tables) or '-'}")
     typer.echo(f"  distractors  {', '.join(shown.distractors) or '-'}")
     typer.echo(f"  shown order  {', '.join(shown.tables)}")

@@ -23,14 +23,15 @@ def print_table(
     from rich.text import Text
 
     # Text, not str: a cell may hold what rich would take for markup
-    table = Table(
-        title=Text(title) if title else None,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, header in enumerate(headers):
         table.add_column(Text(header), justify="right" if position in right else "left")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    console().print(table)
+    screen = console()
+    with screen.capture() as drawn:
+        screen.print(table)
+    lines = drawn.get().splitlines()
+    if title:  # above the table, not in its width
+        lines[:1] = [title]
+    print("\n".join(line.rstrip() for line in lines))

@@ -26,7 +26,8 @@ def view(
 ) -> None:
     """One self-contained page: every turn, filters by ending, tier and bucket, a search.
 
-    Rewards are shown where `envbuild score` has been run. j and k go to the next and the last.
+    Rewards are shown where `envbuild score` has been run. j goes to the next episode, k to the one
+    before.
 
     Example: envbuild view episodes/ --html episodes.html
     """

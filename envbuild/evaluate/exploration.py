@@ -83,17 +83,18 @@ def decisive_literals(row: ManifestRow, *, session: Session, gold: GoldResult) -
     return decisive
 
 
-def summarize_ledger(ledger: Iterable[LiteralUse]) -> dict[str, float | int]:
+def summarize_ledger(ledger: Iterable[LiteralUse]) -> dict[str, float | int | None]:
     """The shares that the published analysis gives, over decisive literals.
 
     `literals`; of all: `stated`, `looked_up`, `used`; of the unstated: `unstated_looked_up`,
-    `unstated_used`; and how often the answer was right with the right value and without it.
+    `unstated_used`; and how often the answer was right with the right value and without it. A
+    share of nothing is None.
     """
     lines = list(ledger)
     unstated = [line for line in lines if not line.stated]
 
-    def share(chosen: list[LiteralUse], holds: Callable[[LiteralUse], bool]) -> float:
-        return sum(map(holds, chosen)) / len(chosen) if chosen else 0.0
+    def share(chosen: list[LiteralUse], holds: Callable[[LiteralUse], bool]) -> float | None:
+        return sum(map(holds, chosen)) / len(chosen) if chosen else None
 
     scored = [line for line in lines if line.correct is not None]
     return {

@@ -25,6 +25,8 @@ from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import Session
 from envbuild.sql.verdicts import VERDICTS
 
+WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"
+
 
 class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation with all that its page and files are made of."""
@@ -105,7 +107,7 @@ def evaluate_predictions(
         evaluation=evaluate_answers(
             verdicts,
             name=predictions.stem,
-            said=f"{read.said}; {found.said}",
+            said=f"{read.said}; {found.said}{WITHOUT_DISTINCT if rule.drop_distinct else ''}",
             rules=count_rules(verdicts),
         ),
         verdicts=verdicts,

@@ -101,7 +101,8 @@ def _signal_section(report: Report) -> str:
     blocks = "".join(_signal_block(i, corpus, signal) for i, corpus, signal in measured)
     return (
         "<h2>Signal</h2><p>Of wrong queries made by small changes to a gold query, the share that "
-        "the database tells from it; the rest would earn the full reward.</p>"
+        "the database tells from it; the rest would earn the full reward. Each dot is a database: "
+        "its median rows a table across, the mean signal of its sampled questions up.</p>"
         f"{plot}{blocks}"
     )
 
@@ -122,8 +123,8 @@ def _signal_block(position: int, corpus: CorpusReport, signal: SignalSummary) ->
     alive = ", ".join(f"{o.operator} ({o.alive} of {o.mutants})" for o in signal.top_alive)
     return (
         f"<h3>{_key(position)}{escape(corpus.corpus)}</h3>"
-        f'<p class="soft">{signal.scored:,} of {signal.sampled:,} sampled golds scored under '
-        f"{escape(signal.verdict)}; {signal.questions:,} questions in the corpus.</p>"
+        f'<p class="soft">{signal.scored:,} of {signal.sampled:,} sampled questions scored under '
+        f"{escape(signal.verdict)}; {signal.questions:,} questions and phrasings in the corpus.</p>"
         f'<div class="tiles">{shown}</div>'
         + (f"<p>Changes that most often go unnoticed: {escape(alive)}.</p>" if alive else "")
         + _signal_example(signal)

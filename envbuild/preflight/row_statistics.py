@@ -62,9 +62,9 @@ def _crossed(s: RowStatistics, t: Thresholds) -> Iterable[tuple[Severity, str]]:
             yield severity, f"median rows per table {s.median:g} is below {limit:g}"
             break
     shares = (
-        ("without rows", s.share_empty, t.share_empty_error, t.share_empty_warning),
+        ("are empty", s.share_empty, t.share_empty_error, t.share_empty_warning),
         (
-            "with at most 2 rows",
+            "have at most 2 rows",
             s.share_at_most_2,
             t.share_at_most_2_error,
             t.share_at_most_2_warning,
@@ -74,4 +74,4 @@ def _crossed(s: RowStatistics, t: Thresholds) -> Iterable[tuple[Severity, str]]:
         if share > warning:
             limit = error if share > error else warning
             severity = Severity.ERROR if share > error else Severity.WARNING
-            yield severity, f"{share:.1%} of tables are {label}, more than {limit:.0%}"
+            yield severity, f"{share:.1%} of tables {label}, more than {limit:.0%}"

@@ -147,7 +147,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: dict[str, int] = {}
     """Verdict -> answers, under the official rule."""
     behaviour: Behaviour | None = None
-    literals: dict[str, float] = {}
+    literals: dict[str, float | int | None] = {}
     """The literal ledger's shares (`exploration.summarize_ledger`)."""
     ladder: tuple[Rung, ...] = ()
     rules: dict[str, int] = {}

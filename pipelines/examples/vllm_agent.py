@@ -1,6 +1,6 @@
 """Questions over your own SQLite files, answered by a vLLM engine inside this process.
 
-pip install envbuild vllm
+pip install . vllm    # in a checkout of envbuild
 python vllm_agent.py MODEL shop.sqlite "How many orders did Ann make?" "And Bob?"
 
 All questions go on together: each round of turns is one call of the engine, which batches it.
