@@ -1,0 +1,85 @@
+"""What the shell sees when a disk is full, a person stops a command, or we have a bug."""
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envbuild.cli import app as command_line
+
+
+def start(*arguments: str, largest_file: int | None = None) -> subprocess.Popen[str]:
+    def limit() -> None:
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "envbuild", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=limit,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("source") / "synthetic"
+    made = start("synth", "sqale", "--databases", "30", "--out", str(out))
+    assert made.wait(60) == 0
+    return out
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence_and_exit_2(
+    source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "corpus"
+    arguments = ("materialize", str(source), "--out", str(out), "--limit", "2", "--json", "--quiet")
+    full = start(*arguments, largest_file=64 * 1024)
+    said, errors = full.communicate(timeout=60)
+    assert (full.returncode, said) == (2, "")
+    assert "cannot write" in errors
+    assert "Traceback" not in errors
+    assert not list(out.rglob("*.sqlite")) and not list(out.rglob("corpus.json"))
+    roomy = start(*arguments)
+    said, _ = roomy.communicate(timeout=60)
+    assert roomy.returncode == 0
+    assert '"built": 2' in said
+
+
+def test_a_stopped_command_ends_with_130_and_goes_on_later(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "corpus"
+    arguments = ("materialize", str(source), "--out", str(out), "--workers", "1", "--quiet")
+    stopped = start(*arguments)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("*/databases/*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stopped.send_signal(signal.SIGINT)
+    _, errors = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130
+    assert "Traceback" not in errors
+    assert not list(out.rglob("corpus.json"))
+    again = start(*arguments)
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert len(list(out.rglob("*.sqlite"))) == 30
+
+
+def test_our_own_fault_is_a_traceback_and_70(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(command_line, "app", broken)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.out) == (70, "")
+    assert "ZeroDivisionError: ours" in shown.err
+    assert "our bug" in shown.err
