@@ -61,6 +61,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """`asc` or `desc` where a COUNT decides a LIMIT or a rank, so fan-outs should not tie."""
     counted_over: tuple[int, ...] = ()
     """The occurrences of the (sub)query that counts."""
+    repeats: tuple[Site, ...] = ()
+    """Columns of a lone table counted with DISTINCT: the query takes it that they repeat."""
     shown: tuple[Site, ...] = ()
     """Columns of the outermost projection."""
 

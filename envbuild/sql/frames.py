@@ -111,6 +111,7 @@ class Draft:
     extremes: list[Extreme] = field(default_factory=list)
     counted: str = ""
     counted_over: tuple[int, ...] = ()
+    repeats: list[Site] = field(default_factory=list)
     shown: tuple[Site, ...] = ()
 
     def add(self, table: str) -> int:
@@ -156,6 +157,7 @@ class Draft:
             distinct=list(self.distinct),
             ordered=list(self.ordered),
             extremes=list(self.extremes),
+            repeats=list(self.repeats),
         )
 
     def frozen(self) -> Frame:
@@ -174,5 +176,6 @@ class Draft:
             extremes=tuple(dict.fromkeys(self.extremes)),
             counted=self.counted,
             counted_over=self.counted_over,
+            repeats=tuple(dict.fromkeys(self.repeats)),
             shown=self.shown,
         )

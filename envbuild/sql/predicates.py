@@ -160,8 +160,10 @@ class _Walker(ConditionReader):
                 for inner in item.find_all(exp.Subquery):
                     if inner.find_ancestor(exp.Subquery) is None or inner is item.unalias():
                         self.alone(inner, draft, scope)
-                name = item.alias_or_name.lower()
-                relation.add(name, self.origin(item, scope))
+                origin = self.origin(item, scope)
+                if len(draft.sources) == 1:
+                    draft.repeats.extend(origin.counts)
+                relation.add(item.alias_or_name.lower(), origin)
         return relation
 
     def order(

@@ -169,3 +169,9 @@ def test_a_check_gives_its_clauses(schema: Schema) -> None:
     ((only,), second) = read_check("age IN (1, 2) AND city <> 'x'", "singer", schema)
     assert [(c.op, c.values) for c in only] == [("in", (1, 2))]
     assert [(c.op, c.values) for c in second[0]] == [("!=", ("x",))]
+
+
+def test_a_distinct_count_over_a_lone_table_says_that_the_column_repeats(schema: Schema) -> None:
+    assert first("SELECT count(DISTINCT city) FROM singer", schema).repeats == ((0, "city"),)
+    joined = "SELECT count(DISTINCT s.name) FROM singer s JOIN song g ON s.id = g.singer_id"
+    assert first(joined, schema).repeats == ()

@@ -77,7 +77,7 @@ def plan_column(
     unique: bool,
     observed: bool,
     label: bool,
-    reference: bool,
+    repeats: bool,
     rng: Random,
 ) -> ColumnPlan:
     """The plan of a column from the rows it has and the literals golds compare it with.
@@ -102,7 +102,7 @@ def plan_column(
         not_null=column.not_null,
         nulls=0.0 if column.not_null or column.primary_key else min(share, 0.25),
         unique=unique
-        or (observed and observed_unique(column.name, known, label=label, reference=reference)),
+        or (observed and observed_unique(column.name, known, label=label, repeats=repeats)),
         pattern=next((v for v in wanted if isinstance(v, str) and "%" not in v), ""),
     )
     for value in dict.fromkeys(wanted):
@@ -113,19 +113,19 @@ def plan_column(
 
 
 def observed_unique(
-    name: str, values: Sequence[Value], *, label: bool = False, reference: bool = False
+    name: str, values: Sequence[Value], *, label: bool = False, repeats: bool = False
 ) -> bool:
     """True where the rows show a column without repeats: ten of them, or two of what names a row.
 
-    Names by their column's name, and the label of a dictionary table (`label`); a `reference` to
-    another table's row names that one, not its own.
+    Names by their column's name, and the label of a dictionary table (`label`); what
+    `repeats` by nature (a reference names another row, or a gold counts it with DISTINCT) does not.
     """
     distinct = len(set(values))
     if distinct < len(values) or distinct < 2:
         return False
     if distinct >= UNIQUE_FROM:
         return True
-    if reference:
+    if repeats:
         return False
     return label or (NAME_LIKE.search(name) is not None and not NAME_PART.search(name))
 

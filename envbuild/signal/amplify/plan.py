@@ -30,8 +30,14 @@ def plan_workspace(
         for frame in demand.frames
         for site, _ in frame.ordered
     }
+    repeats = {
+        (frame.sources[site[0]].lower(), site[1].lower())
+        for demand in demands
+        for frame in demand.frames
+        for site in frame.repeats
+    }
     for name, table in workspace.tables.items():
-        _plan_table(table, name, schema, literals, spread, observed=observed, rng=rng)
+        _plan_table(table, name, schema, literals, spread, repeats, observed=observed, rng=rng)
     _void_references(workspace)
     _link_declared(workspace)
     _link_joined(workspace, demands)
@@ -44,6 +50,7 @@ def _plan_table(
     schema: Schema,
     literals: dict[Place, list[Value]],
     spread: set[Place],
+    repeats: set[Place],
     *,
     observed: bool,
     rng: Random,
@@ -65,7 +72,7 @@ def _plan_table(
             unique=position in single,
             observed=observed,
             label=position == label,
-            reference=place in references,
+            repeats=place in references or place in repeats,
             rng=rng,
         )
         plan.spread = place in spread
