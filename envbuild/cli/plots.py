@@ -24,7 +24,10 @@ def check_plot_path(path: Path) -> str:
 def plot_lengths(
     path: Path, lengths: Mapping[str, Sequence[int]], *, edges: Sequence[int], title: str
 ) -> None:
-    """A histogram of masked lengths, coloured by bucket, edges and shares written in."""
+    """A histogram of masked lengths, coloured by bucket, with shares and first lengths.
+
+    `edges` are the shortest lengths of the buckets after the first.
+    """
     figure, axes = _figure(height=3.6)
     every = sorted(length for values in lengths.values() for length in values)
     total = len(every) or 1
@@ -43,7 +46,7 @@ def plot_lengths(
     axes.set_ylim(0, ceiling)
     for edge in edges:
         axes.axvline(edge, color=INK, linewidth=1, linestyle=(0, (3, 2)))
-        axes.text(edge, -0.012 * ceiling, str(edge), ha="center", va="top", fontsize=8, color=INK)
+        axes.text(edge, 0.84 * ceiling, f" from {edge}", va="top", fontsize=8, color=INK)
     borders = [0, *edges, bins[-1]]
     for position, name in enumerate(lengths):
         if position + 1 < len(borders):
@@ -112,7 +115,8 @@ def plot_schedule(
         )
     if marked_step is not None and marked_step < len(steps):
         axes.axvline(marked_step, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
-        axes.text(marked_step, 1.01, f"step {marked_step}", ha="center", fontsize=8, color=INK)
+        side = "left" if 2 * marked_step < len(steps) else "right"
+        axes.text(marked_step, 1.01, f"step {marked_step}", ha=side, fontsize=8, color=INK)
     axes.set_xlim(0, len(steps) - 1 if len(steps) > 1 else 1)
     axes.set_ylim(0, 1)
     axes.set_xlabel("step")

@@ -103,11 +103,15 @@ def evaluate_predictions(
             policy=predictions.stem,
         )
     )
+    asked = len({q.question_id for q in here})
+    said = f"{read.said}; {found.said}"
+    if len(chosen) < asked:
+        said += f"; {len(chosen)} of {asked} questions drawn"
     return EvaluationRun(
         evaluation=evaluate_answers(
             verdicts,
             name=predictions.stem,
-            said=f"{read.said}; {found.said}{WITHOUT_DISTINCT if rule.drop_distinct else ''}",
+            said=said + (WITHOUT_DISTINCT if rule.drop_distinct else ""),
             rules=count_rules(verdicts),
         ),
         verdicts=verdicts,
