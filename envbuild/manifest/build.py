@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
 from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
-from envbuild.io.files import write_bytes, writing
+from envbuild.io.files import only_writer, write_bytes, writing
 from envbuild.manifest.layout import FORMAT, INDEX_FILE
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
@@ -69,30 +70,34 @@ def build_manifest(
     folder = out / PARTS_FOLDER
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    _begin(folder, configuration)
-    parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
-    if not parts:
-        names = ", ".join(corpus.name for corpus in corpora)
-        raise CorpusFolderError(f"no questions in {names}: nothing to put into a manifest")
-    wanted = [part for part in parts if not part.file("done").exists() and _is_ours(part, shard)]
-    for corpus in corpora:
-        own = [part for part in wanted if part.corpus == corpus.name]
-        with writing(folder):
-            hand_out_questions(corpus, own, settings.limit)
-    before = sum(part.file("done").exists() for part in parts)
-    for done, counts in enumerate(
-        run_shards(make_part, wanted, workers=_workers(workers, wanted), engine=engine), start=1
-    ):
-        parts[counts.number].file("questions").unlink(missing_ok=True)
-        if watch:
-            watch(before + done, len(parts))
-    finished = [_read_counts(part) for part in parts if part.file("done").exists()]
-    built = Built(out=out, counts=add_up(finished), parts=len(parts), parts_done=len(finished))
-    if built.complete and shard is None:
-        write_manifest(out, parts)
-        _write_index(out, configuration, built)
-        shutil.rmtree(folder)
-    return built
+    # shards build side by side; two whole runs would remove each other's parts
+    with only_writer(folder) if shard is None else nullcontext():
+        _begin(folder, configuration)
+        parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
+        if not parts:
+            names = ", ".join(corpus.name for corpus in corpora)
+            raise CorpusFolderError(f"no questions in {names}: nothing to put into a manifest")
+        wanted = [
+            part for part in parts if not part.file("done").exists() and _is_ours(part, shard)
+        ]
+        for corpus in corpora:
+            own = [part for part in wanted if part.corpus == corpus.name]
+            with writing(folder):
+                hand_out_questions(corpus, own, settings.limit)
+        before = sum(part.file("done").exists() for part in parts)
+        for done, counts in enumerate(
+            run_shards(make_part, wanted, workers=_workers(workers, wanted), engine=engine), start=1
+        ):
+            parts[counts.number].file("questions").unlink(missing_ok=True)
+            if watch:
+                watch(before + done, len(parts))
+        finished = [_read_counts(part) for part in parts if part.file("done").exists()]
+        built = Built(out=out, counts=add_up(finished), parts=len(parts), parts_done=len(finished))
+        if built.complete and shard is None:
+            write_manifest(out, parts)
+            _write_index(out, configuration, built)
+            shutil.rmtree(folder)
+        return built
 
 
 def _is_ours(part: Part, shard: tuple[int, int] | None) -> bool:
