@@ -8,6 +8,8 @@ import typer
 from envbuild.cli.options import FINDINGS, JsonOption, SeedOption, print_json, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from envbuild.records.evaluation import Evaluation, Share
 
 DEFAULT_ROWS = 300
@@ -101,30 +103,18 @@ def _write_metrics(path: Path, records: list[dict[str, object]]) -> None:
 def _print(evaluation: "Evaluation") -> None:
     from envbuild.cli.tables import print_table
 
-    typer.echo(f"{evaluation.name}: {evaluation.said}")
+    typer.echo(f"{evaluation.name}: {evaluation.said}; EX by {evaluation.official_name}")
     hidden = evaluation.scores[0].hidden
     print_table(
-        ("", "group", evaluation.official_name, "95 %", "strict@1", "n", "unscored")
-        + (("hidden@1",) if hidden else ()),
-        [
-            (
-                score.by,
-                score.name,
-                _percent(score.official),
-                _range(score.official),
-                _percent(score.strict),
-                score.official.total,
-                score.unscored,
-                *((_percent(score.hidden) if score.hidden else "-",) if hidden else ()),
-            )
-            for score in evaluation.scores
-        ],
-        right=(2, 3, 4, 5, 6, 7),
+        ("group", "EX", "95 %", "strict@1", "n", "unscored")
+        + (("hidden@1",) if hidden is not None else ()),
+        list(_score_rows(evaluation)),
+        right=(1, 2, 3, 4, 5, 6),
     )
     if hidden is not None:
         typer.echo(
-            f"hidden@1 {_percent(hidden)} of {hidden.total} ({_range(hidden)}): equal on generated "
-            "rows too; a failure there does not make a query wrong"
+            f"hidden@1: {_percent(hidden)} of {hidden.total} ({_range(hidden)}) are equal on "
+            "generated rows too;\n          a failure there does not make a query wrong"
         )
     if evaluation.rules:
         scored = evaluation.scores[0].official.total
@@ -164,9 +154,27 @@ def _print(evaluation: "Evaluation") -> None:
         )
 
 
+def _score_rows(evaluation: "Evaluation") -> "Iterator[tuple[object, ...]]":
+    """A row a score, each kind of group under a row with its name."""
+    hidden, by = evaluation.scores[0].hidden is not None, ""
+    for score in evaluation.scores:
+        if score.by != by:
+            by = score.by
+            yield (f"by {by}", *[""] * (5 + hidden))
+        yield (
+            f"  {score.name}" if by else score.name,
+            _percent(score.official),
+            _range(score.official),
+            _percent(score.strict),
+            score.official.total,
+            score.unscored,
+            *([_percent(score.hidden) if score.hidden else "-"] if hidden else ()),
+        )
+
+
 def _percent(share: "Share") -> str:
     return "-" if share.value is None else f"{share.value:.1%}"
 
 
 def _range(share: "Share") -> str:
-    return f"{share.low:.1%} to {share.high:.1%}" if share.total else "-"
+    return f"{100 * share.low:.1f}-{share.high:.1%}" if share.total else "-"

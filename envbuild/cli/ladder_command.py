@@ -61,14 +61,18 @@ def ladder(
 def _print(rungs: "list[Rung]") -> None:
     from envbuild.cli.tables import print_table
 
+    typer.echo(
+        "EX by official@1 over the same questions; in brackets the episodes that opened every gold "
+        "table"
+    )
     print_table(
-        ("view", "tables", "official@1", "95 %", "strict@1", "n", "unscored", "opened gold"),
+        ("view", "tables", "EX", "95 %", "strict@1", "n", "unscored", "opened gold"),
         [
             (
                 rung.name,
                 f"{rung.tables:.1f}",
                 _percent(rung.official.value),
-                f"{rung.official.low:.1%} to {rung.official.high:.1%}",
+                f"{100 * rung.official.low:.1f}-{rung.official.high:.1%}",
                 _percent(rung.strict.value),
                 rung.official.total,
                 rung.unscored,
@@ -91,7 +95,7 @@ def _write_page(path: Path, folder: Path, rungs: "list[Rung]") -> None:
     from envbuild.records.evaluation import Evaluation
 
     evaluation = Evaluation(
-        name=f"ladder {folder.name}",
+        name=f"Ladder: {folder.resolve().name}",
         questions=rungs[-1].official.total,
         said="the same questions over three sizes of database",
         official_name="official@1",

@@ -32,6 +32,15 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     drop_distinct: bool = False
     """DISTINCT is taken out of both queries first, as Spider's evaluator does by default."""
 
+    @property
+    def rule(self) -> str:
+        """The verdict's name, and how this benchmark applies it where that decides too."""
+        return (
+            self.official
+            + (" without DISTINCT" if self.drop_distinct else "")
+            + (" on every file" if self.every_file else "")
+        )
+
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     b.name: b
@@ -114,7 +123,7 @@ def _judge_question(
         predicted_sql=sql,
         official=official,
         strict=strict,
-        official_name=benchmark.official,
+        official_name=benchmark.rule,
         equal_under=rules_that_agree(predicted, gold, ordered=order_matters(question.gold_sql)),
         official_correct=official.correct,
         strict_correct=strict.correct,

@@ -94,7 +94,7 @@ def test_the_command_says_hidden_beside_ex(manifest: Path, tmp_path: Path) -> No
     folder, metrics = play(manifest, tmp_path / "luck", lucky(manifest)), tmp_path / "m.jsonl"
     found = CliRunner().invoke(app, ["evaluate", str(folder), "--metrics", str(metrics)])
     assert found.exit_code == 0, found.output
-    assert "hidden@1 0.0% of 2" in found.stdout
+    assert "hidden@1: 0.0% of 2" in found.stdout
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     (hidden,) = (x for x in lines if x["metric"] == "ex/hidden@1" and x["group"] == "all")
     assert (hidden["value"], hidden["n"]) == (0.0, 2)
