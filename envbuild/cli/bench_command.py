@@ -1,10 +1,14 @@
 """`envbuild bench`: throughput of each stage on this machine."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
 
 from envbuild.cli.options import JsonOption, print_json
+
+MOST_COLUMNS = 5
+"""A table with more is listed instead."""
 
 
 def register(app: typer.Typer) -> None:
@@ -44,12 +48,26 @@ def bench(
     typer.echo(", ".join(f"{key} {value}" for key, value in machine.items()))
     for name, lines in measured.items():
         heads = list(dict.fromkeys(key for line in lines for key in line))
+        if len(heads) > MOST_COLUMNS:
+            _list_figures(name, lines)
+            continue
         print_table(
             heads,
             [[_figure(line.get(head, "")) for head in heads] for line in lines],
             title=name,
             right=range(1, len(heads)),
         )
+
+
+def _list_figures(stage: str, lines: Iterable[Mapping[str, object]]) -> None:
+    """One figure a line: more columns than 80 characters can head."""
+    typer.echo(stage)
+    for line in lines:
+        typer.echo(f" {line['what']}")
+        for key, value in line.items():
+            if key != "what":
+                typer.echo(f"   {key:<28} {_figure(value):>10}")
+    typer.echo("")
 
 
 def _figure(value: object) -> str:
