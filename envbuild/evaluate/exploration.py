@@ -1,5 +1,6 @@
 """What an episode looked at: gold tables it opened, and the ledger of the gold's literals."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from envbuild.errors import GoldError
@@ -60,11 +61,25 @@ def literal_ledger(
             episode_id=episode.episode_id,
             question_id=row.question_id,
             literal=literal,
-            stated=needle in question,
-            looked_up=needle in results,
+            stated=stands_in(question, literal),
+            looked_up=stands_in(results, literal),
             used=any(needle == text.strip("%") for text in answer),
             correct=correct,
         )
+
+
+def stands_in(text: str, literal: str) -> bool:
+    """Whether the literal stands in the text as words of its own, whatever the case.
+
+    A plural ending is allowed. 'F' does not stand in "for"; at its open ends a LIKE pattern may
+    continue a word.
+    """
+    needle = literal.strip("%").lower()
+    if not needle:
+        return False
+    before = r"(?<!\w)" if needle[0].isalnum() and not literal.startswith("%") else ""
+    after = r"(?:e?s)?(?!\w)" if needle[-1].isalnum() and not literal.endswith("%") else ""
+    return re.search(before + re.escape(needle) + after, text.lower()) is not None
 
 
 def decisive_literals(row: ManifestRow, *, session: Session, gold: GoldResult) -> list[str]:

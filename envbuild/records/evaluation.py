@@ -110,7 +110,7 @@ class LiteralUse(msgspec.Struct, frozen=True, kw_only=True):
     literal: str
     """The text, unquoted."""
     stated: bool
-    """It stands in the question or evidence."""
+    """It stands in the question or evidence, as words of its own (`exploration.stands_in`)."""
     looked_up: bool
     """It stood in a tool result before the answer."""
     used: bool

@@ -10,7 +10,7 @@ from envbuild.cli.app import app
 from envbuild.environment import Environment
 from envbuild.errors import CorpusFolderError
 from envbuild.evaluate.behaviour import count_wasted, describe_behaviour
-from envbuild.evaluate.exploration import decisive_literals, opened_tables
+from envbuild.evaluate.exploration import decisive_literals, opened_tables, stands_in
 from envbuild.evaluate.runs import draw_questions, evaluate_episodes
 from envbuild.evaluate.scores import score_by
 from envbuild.io.episodes import EpisodeJournal
@@ -207,3 +207,23 @@ def test_a_draw_depends_on_ids_and_seed_alone() -> None:
     assert len(set(drawn)) == 10
     assert draw_questions(ids, rows=10, seed=2) != drawn
     assert set(draw_questions(ids, rows=None, seed=1)) == set(ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "literal", "found"),
+    [
+        ("How many of the pupils are female?", "F", False),
+        ("sex = f, please", "F", True),
+        ("Which dogs are older?", "dog", True),
+        ("Which catalogue?", "cat", False),
+        ("a | New York | 3", "new york", True),
+        ("Bundesstrasse 7", "%strasse%", True),
+        ("strassen", "strasse", False),
+        ("anything", "", False),
+        ("the C++ course", "C++", True),
+    ],
+)
+def test_a_literal_stands_in_a_text_as_words_of_its_own(
+    text: str, literal: str, found: bool
+) -> None:
+    assert stands_in(text, literal) is found
