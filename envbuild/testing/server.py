@@ -6,6 +6,7 @@ where the plumbing is what is tried. It keeps no state: a turn's completion hang
 
 import json
 import re
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -44,7 +45,7 @@ class PolicyServer:
         self.requests: list[dict[str, Any]] = []
         """Every payload received."""
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), self._answers())
+        self._http = _QuietServer(("127.0.0.1", port), self._answers())
         self._http.daemon_threads = True
 
     @property
@@ -137,6 +138,15 @@ class PolicyServer:
                 """Nothing: tests read stderr."""
 
         return Answers
+
+
+class _QuietServer(ThreadingHTTPServer):
+    """Without a traceback for each client that hangs up."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Anything else is shown."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 _TURNS_LEFT = re.compile(r"\[\d+ tool turns? left")
