@@ -53,7 +53,8 @@ class ClockedSession:
     def __init__(self, path: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._clock = _Clock(f"envbuild-clock-{next(_names)}")
         connection = apsw.Connection(
-            read_only_uri(path),
+            # a file system of our own does not follow symbolic links as SQLite's does
+            read_only_uri(Path(path).resolve()),
             flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             vfs=self._clock.name,
         )
