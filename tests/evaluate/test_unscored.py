@@ -1,0 +1,47 @@
+"""A gold that cannot run leaves its answers unscored: beside the score, never inside it."""
+
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.evaluate.compare import compare_all, read_sides
+from envbuild.io.parquet import read_records
+from envbuild.records.evaluation import QuestionVerdict
+
+GOLDS = ("SELECT name FROM pet", "SELECT colour FROM pet", "SELECT count(*) FROM pet")
+ANSWERS = ("SELECT name FROM pet", "SELECT name FROM pet", "SELECT 7")
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Path:
+    folder = tmp_path / "spider" / "database" / "pets"
+    folder.mkdir(parents=True)
+    connection = apsw.Connection(str(folder / "pets.sqlite"))
+    connection.execute("CREATE TABLE pet (id INTEGER PRIMARY KEY, name TEXT)")
+    connection.execute("INSERT INTO pet (name) VALUES ('Rex'), ('Tom')")
+    connection.close()
+    asked = [{"db_id": "pets", "question": f"q{n}", "query": sql} for n, sql in enumerate(GOLDS)]
+    (tmp_path / "spider" / "dev.json").write_text(json.dumps(asked))
+    (tmp_path / "spider" / "tables.json").write_text("[]")
+    return tmp_path / "spider"
+
+
+def test_a_broken_gold_is_reported_beside_the_score(benchmark: Path, tmp_path: Path) -> None:
+    predictions, out = tmp_path / "system.sql", tmp_path / "out"
+    predictions.write_text("\n".join(ANSWERS) + "\n")
+    arguments = ["--predictions", str(predictions), "--benchmark", "spider", "--all", "--json"]
+    found = CliRunner().invoke(app, ["evaluate", str(benchmark), *arguments, "--out", str(out)])
+    assert found.exit_code == 1, found.output
+    first = json.loads(found.stdout)["evaluation"]["scores"][0]
+    assert (first["official"]["correct"], first["official"]["total"]) == (1, 2)
+    assert (first["strict"]["total"], first["unscored"]) == (2, 1)
+    verdicts = read_records(out / "evaluation.parquet", QuestionVerdict)
+    assert [v.official_correct for v in verdicts] == [True, None, False]
+    assert [v.strict_correct for v in verdicts] == [True, None, False]
+    assert [v.official for v in verdicts] == ["equal", "gold_error", "different"]
+    (compared,) = compare_all(read_sides([str(out), str(out)]))
+    assert (compared.questions, compared.left_out) == (2, 1)
