@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from envbuild.evaluate.exploration import literal_ledger, opened_all
+from envbuild.evaluate.exploration import decisive_literals, literal_ledger, opened_all
 from envbuild.evaluate.predicted import explain
 from envbuild.manifest.read import Manifest
 from envbuild.records.episode import Episode
@@ -41,9 +41,10 @@ def judge_episodes(
 ) -> Iterator[JudgedEpisode]:
     """One judged episode each, in the order given.
 
-    The gold's result is the manifest's: gold is not run again, but for the literal ledger. Raises
+    The gold's result is the manifest's: gold is run only for the literal ledger, once a row. Raises
     UnknownNameError for an episode whose row the manifest does not hold.
     """
+    decisive: dict[str, list[str]] = {}
     for episode in episodes:
         row = manifest.row(episode.row_id)
         stored = manifest.gold(row.gold_id)
@@ -52,15 +53,10 @@ def judge_episodes(
             gold = gold_result(stored)
             official = judge(predicted, gold, verdict="official@1")
             strict = judge(predicted, gold, verdict="strict@1")
-            literals = (
-                tuple(
-                    literal_ledger(
-                        row, episode, session=session, gold=stored, correct=official.correct
-                    )
+            if row.row_id not in decisive:
+                decisive[row.row_id] = (
+                    decisive_literals(row, session=session, gold=stored) if gold.ok else []
                 )
-                if gold.ok
-                else ()
-            )
             opened = opened_all(row, episode, session.connection)
         hidden = (
             _hidden(manifest, row, episode, judge(predicted, gold), open_variant)
@@ -68,7 +64,10 @@ def judge_episodes(
             else ""
         )
         verdict = _verdict(row, episode, predicted, gold, official, strict, hidden)
-        yield JudgedEpisode(verdict=verdict, opened_all=opened, literals=literals)
+        ledger = literal_ledger(
+            row, episode, decisive=decisive[row.row_id], correct=official.correct
+        )
+        yield JudgedEpisode(verdict=verdict, opened_all=opened, literals=tuple(ledger))
 
 
 def gold_result(stored: GoldResult) -> QueryResult:

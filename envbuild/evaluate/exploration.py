@@ -1,7 +1,7 @@
 """What an episode looked at: gold tables it opened, and the ledger of the gold's literals."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from envbuild.errors import GoldError
 from envbuild.evaluate.behaviour import RAN, call_arguments, iter_calls
@@ -47,15 +47,14 @@ def literal_ledger(
     row: ManifestRow,
     episode: Episode,
     *,
-    session: Session,
-    gold: GoldResult,
+    decisive: Sequence[str],
     correct: bool | None,
 ) -> Iterator[LiteralUse]:
-    """One line a string literal that the gold's answer depends on."""
+    """One line a string literal that the gold's answer depends on (`decisive_literals`)."""
     question = f"{row.question}\n{row.evidence}".lower()
     results = "\n".join(_shown(iter_calls(episode))).lower()
     answer = {text.lower() for _, _, text in _string_spans(episode.sql, quoted=None)}
-    for literal in decisive_literals(row, session=session, gold=gold):
+    for literal in decisive:
         needle = literal.strip("%").lower()
         yield LiteralUse(
             episode_id=episode.episode_id,
@@ -86,14 +85,21 @@ def decisive_literals(row: ManifestRow, *, session: Session, gold: GoldResult) -
     """The gold's string literals whose change changes the gold's result, each once, in order.
 
     Each is replaced by a text that no data holds; a variant that no longer runs counts as changed.
+    None where the gold itself no longer gives its result (it asks the clock): then every change
+    would look decisive.
     """
-    decisive: list[str] = []
+
+    def changed(sql: str) -> bool:
+        result = session.run(sql)
+        return not result.ok or digest_rows(result.rows, ordered=gold.ordered) != gold.digest
+
     sql = row.gold_sql
-    for start, end, text in _string_spans(sql, quoted=frozenset(row.literals)):
-        if text in decisive:
-            continue
-        result = session.run(sql[:start] + UNKNOWN_VALUE + sql[end:])
-        if not result.ok or digest_rows(result.rows, ordered=gold.ordered) != gold.digest:
+    spans = list(_string_spans(sql, quoted=frozenset(row.literals)))
+    if not spans or changed(sql):
+        return []
+    decisive: list[str] = []
+    for start, end, text in spans:
+        if text not in decisive and changed(sql[:start] + UNKNOWN_VALUE + sql[end:]):
             decisive.append(text)
     return decisive
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -113,6 +114,8 @@ def test_decisive_literals_are_those_that_change_the_result(manifest: Path) -> N
     database = env.new_episode(row).database
     gold = env.manifest.gold(row.gold_id)
     assert decisive_literals(row, session=database.session, gold=gold) == ["France"]
+    moved = msgspec.structs.replace(gold, digest="of another day")
+    assert decisive_literals(row, session=database.session, gold=moved) == []
 
 
 def test_opened_and_wasted_by_hand(manifest: Path) -> None:
