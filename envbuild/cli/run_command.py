@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from envbuild.cli.options import FINDINGS, OK, JsonOption, print_json, warn
+from envbuild.cli.options import (
+    FINDINGS,
+    INTERRUPTED,
+    OK,
+    USAGE,
+    JsonOption,
+    print_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from envbuild.pipeline.plan import PlannedStage
@@ -128,12 +136,19 @@ def run_stages(
 
 
 def invoke(app: typer.Typer, arguments: tuple[str, ...]) -> int:
-    """The exit code of one command run in this process; what it raises is raised here."""
+    """The exit code, 0 or 1, of one command run in this process; what it raises is raised here.
+
+    Ctrl-C inside it is Ctrl-C of the whole run. Any other code ends the run with it.
+    """
     try:
         code = app(list(arguments), standalone_mode=False)
     except SystemExit as e:
         code = e.code
-    return code if isinstance(code, int) else OK
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code not in (None, OK, FINDINGS):
+        raise typer.Exit(code if isinstance(code, int) else USAGE)
+    return code or OK
 
 
 def _planned(stages: "list[PlannedStage]", out: Path) -> list[EndedStage]:

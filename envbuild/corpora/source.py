@@ -62,8 +62,9 @@ def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = Non
     if reader not in READERS:
         raise UnknownNameError("reader", reader, (AUTO, *READERS))
     source = load_reader(reader)(str(path), split=split)
-    if split is not None and source.splits and split not in source.splits:
-        raise SourceError(f"{path} has no split {split!r}; it has {', '.join(source.splits)}")
+    if split is not None and split not in source.splits:
+        has = ", ".join(source.splits) or "none: leave --split out"
+        raise SourceError(f"{path} has no split {split!r}; it has {has}")
     return source
 
 

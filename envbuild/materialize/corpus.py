@@ -16,7 +16,7 @@ from envbuild.corpora.folder_files import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
 from envbuild.corpora.source import Source
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import ConfigurationError
-from envbuild.io.files import sha256_file, write_bytes, writing
+from envbuild.io.files import only_writer, sha256_file, write_bytes, writing
 from envbuild.materialize.assemble import assemble
 from envbuild.materialize.names import safe_name
 from envbuild.materialize.units import build_unit, build_unit_singly, iter_units, remove_temporary
@@ -90,19 +90,21 @@ def build_corpus(
     own = parts / f"{shard[0]}-of-{shard[1]}"
     with writing(own):
         own.mkdir(exist_ok=True)
+    with only_writer(own):
         remove_temporary(own)
-    units = iter_units(source.databases(), root, shard=shard, link=link, limit=limit, split=split)
-    missing = (unit for unit in units if not unit.part_path.is_file())
-    for built in run_shards(
-        build_unit, missing, workers=workers, engine=engine, on_crash=build_unit_singly
-    ):
-        on_built(built)
-    write_bytes(own / "done", b"")
-    if not all((parts / f"{i}-of-{shard[1]}" / "done").is_file() for i in range(shard[1])):
-        return CorpusSummary(name=name, root=str(root), said=source.said, complete=False)
-    return _complete(
-        root, source, configuration, split=split, limited=limit is not None or split is not None
-    )
+        units = iter_units(
+            source.databases(), root, shard=shard, link=link, limit=limit, split=split
+        )
+        missing = (unit for unit in units if not unit.part_path.is_file())
+        for built in run_shards(
+            build_unit, missing, workers=workers, engine=engine, on_crash=build_unit_singly
+        ):
+            on_built(built)
+        write_bytes(own / "done", b"")
+        if not all((parts / f"{i}-of-{shard[1]}" / "done").is_file() for i in range(shard[1])):
+            return CorpusSummary(name=name, root=str(root), said=source.said, complete=False)
+        part = limit is not None or split is not None
+        return _complete(root, source, configuration, split=split, limited=part)
 
 
 def _complete(

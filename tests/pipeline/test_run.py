@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from envbuild.cli.run_command import invoke
 
 DEMO = Path(__file__).parent.parent.parent / "pipelines" / "demo.toml"
 
@@ -70,3 +73,21 @@ def test_a_wrong_stage_names_the_right_ones(tmp_path: Path) -> None:
     wrong = run(DEMO, "--out", str(tmp_path / "w"), "--until", "train", "--json")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "known: " in wrong.stderr and "manifest" in wrong.stderr
+
+
+def test_ctrl_c_inside_a_stage_ends_the_run() -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    @app.command()
+    def failing() -> None:
+        raise typer.Exit(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        invoke(app, ("interrupted",))
+    with pytest.raises(typer.Exit) as ended:
+        invoke(app, ("failing",))
+    assert ended.value.exit_code == 2
