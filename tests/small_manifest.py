@@ -18,8 +18,8 @@ from envbuild.manifest.layout import (
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import read_gold_tables
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.text.order import order_matters
 
 SCRIPT = """
 CREATE TABLE singer (id INTEGER PRIMARY KEY, name TEXT, country TEXT, age INT);

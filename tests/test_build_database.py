@@ -164,7 +164,7 @@ def test_the_schema_cannot_reach_outside(file: Path, tmp_path: Path) -> None:
 
 
 def test_an_endless_statement_ends(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envbuild.sql.new_database.DDL_STEPS", 2_000_000)
+    monkeypatch.setattr("envbuild.sql.files.new_database.DDL_STEPS", 2_000_000)
     endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
     built = build(file, f"CREATE TABLE a AS {endless}; CREATE TABLE t(a);", {"t": [{"a": 1}]})
     assert read(file, "SELECT a FROM t") == [(1,)]

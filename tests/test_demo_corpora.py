@@ -11,7 +11,7 @@ from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import read_source
 from envbuild.materialize.corpus import build_corpus
 from envbuild.sql.executor import Session
-from envbuild.sql.mask import mask_sql
+from envbuild.sql.text.mask import mask_sql
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import GROUP_ROWS, open_parquet, parquet_metadata, write_batches
 from envbuild.sql.connect import open_read_only
-from envbuild.sql.identifiers import read_identifiers
-from envbuild.sql.mask import MaskMode
-from envbuild.sql.mask_column import mask_column
+from envbuild.sql.text.identifiers import read_identifiers
+from envbuild.sql.text.mask import MaskMode
+from envbuild.sql.text.mask_column import mask_column
 
 BUCKETS_FILE = "buckets.parquet"
 FORMAT = "envbuild.buckets/1"

@@ -9,7 +9,7 @@ from envbuild.buckets.cut import CorpusBuckets, cut_corpus
 from envbuild.buckets.edges import PUBLISHED_EDGES, Edges, parse_edges, parse_shares
 from envbuild.corpora.folder import open_corpora
 from envbuild.errors import UnknownNameError, UsageError
-from envbuild.sql.mask import MaskMode
+from envbuild.sql.text.mask import MaskMode
 
 
 class BucketReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -179,7 +179,7 @@ def plural(count: int, noun: str) -> str:
 
 def _around_change(gold: str, wrong: str, width: int) -> str:
     """A wrong query on one line, cut so that what was changed in it is seen."""
-    from envbuild.sql.differences import changed_stretch
+    from envbuild.sql.text.differences import changed_stretch
 
     gold, wrong = _one_line(gold), _one_line(wrong)
     start, end = changed_stretch(gold, wrong)

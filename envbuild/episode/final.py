@@ -3,7 +3,7 @@
 import re
 
 from envbuild.episode.parse import Parsed
-from envbuild.sql.tokens import iter_code
+from envbuild.sql.text.tokens import iter_code
 
 _FENCE = re.compile(r"```[ \t]*(?:sql|sqlite)?[ \t]*\n?(.*?)(?:```|\Z)", re.IGNORECASE | re.DOTALL)
 _STARTS = (

@@ -2,7 +2,7 @@
 
 from envbuild.engine.seeds import derived_random
 from envbuild.records.episode import EpisodeSettings
-from envbuild.sql.tokens import iter_code
+from envbuild.sql.text.tokens import iter_code
 
 
 def gate_probability(step: int | None, settings: EpisodeSettings) -> float:

@@ -24,8 +24,8 @@ from envbuild.records.execution import Limits
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import SQLiteError, open_image, open_read_only
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
+from envbuild.sql.files.view import ViewBuilder
 from envbuild.sql.names import fold_name
-from envbuild.sql.view import ViewBuilder
 
 MiB = 1024 * 1024
 SMALL = MiB // 2

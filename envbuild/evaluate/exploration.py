@@ -12,7 +12,7 @@ from envbuild.sql.connect import Connection
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.results import digest_rows
-from envbuild.sql.tokens import Kind, iter_tokens
+from envbuild.sql.text.tokens import Kind, iter_tokens
 
 OPENING_TOOLS = frozenset(("describe_table", "sample_rows", "distinct_values"))
 ANSWERS = frozenset(("submit_sql",))

@@ -15,9 +15,9 @@ from envbuild.records.corpus import Question
 from envbuild.records.evaluation import QuestionVerdict
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.verdict import Verdict
+from envbuild.sql.comparing.testsuite import without_distinct
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
-from envbuild.sql.order import order_matters
-from envbuild.sql.testsuite import without_distinct
+from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import VERDICTS, judge
 
 

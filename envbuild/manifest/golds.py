@@ -15,8 +15,8 @@ from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import GoldTableReader, GoldTables
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
+from envbuild.sql.text.order import order_matters
 
 
 class Gold(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from envbuild.buckets.cut import bucket_column, names_of
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.manifest.layout import row_id_of
 from envbuild.manifest.parts import Part, read_questions
-from envbuild.sql.mask_column import mask_column
+from envbuild.sql.text.mask_column import mask_column
 
 
 def read_masked(part: Part, corpus: CorpusFolder) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from envbuild.io.files import sha256_file
 from envbuild.records.execution import Limits
 from envbuild.schema.sampler import DEFAULT_TABLES, DISTRACTORS
 from envbuild.sql.connect import SQLITE_VERSION
-from envbuild.sql.mask import MaskMode
+from envbuild.sql.text.mask import MaskMode
 
 INPUT_FILES = (INDEX_FILE, "buckets.parquet", "findings.parquet", "signal.parquet")
 """Files of a corpus that decide a manifest; a database's own digest is in the first."""

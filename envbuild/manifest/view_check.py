@@ -8,9 +8,9 @@ from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.verdict import Verdict
 from envbuild.sql.executor import Session
-from envbuild.sql.order import order_matters
+from envbuild.sql.files.view import build_view_image
+from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
-from envbuild.sql.view import build_view_image
 
 KEPT_BYTES = 64 * 1024 * 1024
 """Images kept open: many golds of a database read the same tables."""

@@ -16,10 +16,10 @@ from envbuild.materialize.sequences import SEQUENCE_TABLE, restore_sequences
 from envbuild.records.corpus import DatabaseRecord, Reject
 from envbuild.schema.read import read_tables
 from envbuild.sql.connect import Connection
+from envbuild.sql.files.new_database import finish, open_new
+from envbuild.sql.files.row_counts import count_table_rows
+from envbuild.sql.files.undecodable import find_undecodable
 from envbuild.sql.names import fold_name
-from envbuild.sql.new_database import finish, open_new
-from envbuild.sql.row_counts import count_table_rows
-from envbuild.sql.undecodable import find_undecodable
 
 
 def build_database(record: DatabaseRecord, path: Path, *, link: bool = False) -> Built:

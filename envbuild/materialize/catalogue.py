@@ -8,7 +8,7 @@ from envbuild.records.corpus import DatabaseRow, Reject, TableRow
 from envbuild.records.schema import Table
 from envbuild.schema.read import count_declared_keys
 from envbuild.sql.connect import Connection
-from envbuild.sql.foreign_key_check import orphans_by_table
+from envbuild.sql.files.foreign_key_check import orphans_by_table
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):

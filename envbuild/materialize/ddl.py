@@ -11,10 +11,10 @@ import msgspec
 
 from envbuild.records.corpus import Reject
 from envbuild.sql.connect import Connection
+from envbuild.sql.files.new_database import RefusedStatementError, run_statement
 from envbuild.sql.names import fold_name
-from envbuild.sql.new_database import RefusedStatementError, run_statement
-from envbuild.sql.statements import split_statements
-from envbuild.sql.tokens import Kind, iter_code, unquote
+from envbuild.sql.text.statements import split_statements
+from envbuild.sql.text.tokens import Kind, iter_code, unquote
 
 _HEAD = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*[\s\S]*?\*/)*+", re.UNICODE)
 _TRIGGER = re.compile(r"CREATE\s+(?:TEMP\w*\s+)?TRIGGER\b", re.IGNORECASE)
@@ -89,7 +89,10 @@ class Ddl:
 
     def _translate(self, connection: Connection, statement: Statement, complaint: str) -> None:
         """Once through the dialect it looks like; with and then without what SQLite may lack."""
-        from envbuild.sql.transpile import guess_dialect, to_sqlite  # sqlglot only when needed
+        from envbuild.sql.files.transpile import (  # sqlglot only when needed
+            guess_dialect,
+            to_sqlite,
+        )
 
         dialect = guess_dialect(statement.text, self._stated)
         for bare in (False, True):
@@ -110,7 +113,7 @@ class Ddl:
         alterations = [s for s in statements if _ADDS_KEY.match(s.text, _start(s.text))]
         if not alterations:
             return statements
-        from envbuild.sql.transpile import added_constraints, guess_dialect
+        from envbuild.sql.files.transpile import added_constraints, guess_dialect
 
         created = {name: s for s in statements if (name := created_table(s.text)) is not None}
         dialect = guess_dialect(self._text, self._stated)

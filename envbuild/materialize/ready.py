@@ -10,9 +10,9 @@ from envbuild.materialize.catalogue import Built, TableCounts, database_row, tab
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.schema.read import read_tables
 from envbuild.sql.connect import Connection
-from envbuild.sql.ready_file import fold_in_log, open_ready, put_out_of_wal_mode
-from envbuild.sql.row_counts import count_table_rows
-from envbuild.sql.undecodable import find_undecodable
+from envbuild.sql.files.ready_file import fold_in_log, open_ready, put_out_of_wal_mode
+from envbuild.sql.files.row_counts import count_table_rows
+from envbuild.sql.files.undecodable import find_undecodable
 
 
 def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:

@@ -12,7 +12,7 @@ from envbuild.records.corpus import Reject
 from envbuild.records.execution import Row
 from envbuild.records.schema import Column, Table
 from envbuild.sql.connect import Connection
-from envbuild.sql.insert import insert_rows, insert_sql
+from envbuild.sql.files.insert import insert_rows, insert_sql
 from envbuild.sql.names import fold_name
 
 _Positioned = tuple[int, Any]

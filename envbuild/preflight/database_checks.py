@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import DatabaseSubject
-from envbuild.sql.foreign_key_check import KeyState
-from envbuild.sql.undecodable import find_undecodable
+from envbuild.sql.files.foreign_key_check import KeyState
+from envbuild.sql.files.undecodable import find_undecodable
 
 TAKEN_AFTER_ALL = ("transpiled", "folded")
 """Reasons of rejects that only say how a statement was taken."""

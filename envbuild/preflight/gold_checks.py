@@ -10,9 +10,9 @@ from envbuild.errors import GoldError
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import GoldSubject
 from envbuild.records.execution import Outcome, Row, Rows, Value
+from envbuild.sql.comparing.tolerance import close_rows, equal_bag_within
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.names import fold_name
-from envbuild.sql.tolerance import close_rows, equal_bag_within
 
 TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
 """Single cells that many wrong queries return too; 0.0 and 1.0 equal 0 and 1."""

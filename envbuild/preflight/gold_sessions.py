@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 
 from envbuild.records.execution import Limits, QueryResult
-from envbuild.sql.conditions import ClockedSession, open_reversed, open_seeded
 from envbuild.sql.executor import Session
+from envbuild.sql.undetermined.conditions import ClockedSession, open_reversed, open_seeded
 
 
 class GoldSessions:

@@ -12,7 +12,7 @@ from envbuild.preflight.row_count_cache import RowCountCache
 from envbuild.preflight.row_statistics import row_statistics
 from envbuild.records.corpus import DatabaseRow
 from envbuild.records.preflight import RowStatistics, Thresholds
-from envbuild.sql.row_counts import count_rows
+from envbuild.sql.files.row_counts import count_rows
 
 
 class CountedDatabase(msgspec.Struct, frozen=True, kw_only=True):

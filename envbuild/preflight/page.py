@@ -10,7 +10,7 @@ from envbuild.preflight.page_style import STYLE
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.preflight import CorpusReport, DatabaseHealth, FindingSummary, Report
 from envbuild.records.signal import SignalSummary
-from envbuild.sql.differences import changed_stretch
+from envbuild.sql.text.differences import changed_stretch
 
 _SIGNS = {Severity.ERROR: "✕ error", Severity.WARNING: "! warning", Severity.NOTE: "· note"}
 

@@ -14,10 +14,10 @@ from envbuild.records.corpus import EVALUATION_SPLITS, DatabaseRow, Question, Re
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
-from envbuild.sql.conditions import INSTANTS
 from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.foreign_key_check import KeyCheck, check_foreign_keys
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.files.foreign_key_check import KeyCheck, check_foreign_keys
+from envbuild.sql.text.tokens import Kind, iter_code
+from envbuild.sql.undetermined.conditions import INSTANTS
 from envbuild.sql.verdicts import equal_bag
 
 CLOCK_WORDS = frozenset(

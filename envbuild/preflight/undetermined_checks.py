@@ -9,11 +9,17 @@ from collections.abc import Iterator
 
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import RANDOM_WORDS, GoldSubject, differ
-from envbuild.sql.bare_columns import pin_bare_columns
-from envbuild.sql.conditions import INSTANTS
+from envbuild.sql.comparing.tolerance import equal_bag_within
 from envbuild.sql.names import fold_name
-from envbuild.sql.tie_breaks import LimitSite, break_ties, columns_named, limit_sites, probe_columns
-from envbuild.sql.tolerance import equal_bag_within
+from envbuild.sql.undetermined.bare_columns import pin_bare_columns
+from envbuild.sql.undetermined.conditions import INSTANTS
+from envbuild.sql.undetermined.tie_breaks import (
+    LimitSite,
+    break_ties,
+    columns_named,
+    limit_sites,
+    probe_columns,
+)
 
 SEEDS = tuple(range(12))
 """Seeds under which a query that calls random() runs."""

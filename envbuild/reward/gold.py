@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 
 from envbuild.records.manifest import GoldResult
-from envbuild.sql.f1 import GoldRows
+from envbuild.sql.comparing.f1 import GoldRows
 from envbuild.sql.results import decode_rows
 
 KEPT_BYTES = 32 * 1024 * 1024

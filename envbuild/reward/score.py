@@ -16,10 +16,10 @@ from envbuild.records.schema import Schema
 from envbuild.records.verdict import Verdict
 from envbuild.reward.gold import gold_rows
 from envbuild.reward.tiers import reward_of, settings_sha256
+from envbuild.sql.comparing.f1 import GoldRows, subset_f1
 from envbuild.sql.executor import Session
-from envbuild.sql.f1 import GoldRows, subset_f1
-from envbuild.sql.joins import join_share
 from envbuild.sql.results import digest_rows
+from envbuild.sql.trees.joins import join_share
 from envbuild.sql.verdicts import outcome_verdict, row_equality
 
 DEFAULT_SETTINGS = RewardSettings()

@@ -16,7 +16,7 @@ from envbuild.records.signal import SignalScore
 from envbuild.records.verdict import Verdict
 from envbuild.signal.mutants import CAP, Mutant, MutantSet, draw_mutants
 from envbuild.sql.executor import Session
-from envbuild.sql.order import order_matters
+from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
 
 SIGNAL_LIMITS = Limits(vm_steps=8_000_000, rows=20_000, seconds=10.0)

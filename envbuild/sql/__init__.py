@@ -1,1 +1,1 @@
-"""SQLite (through APSW) and SQL text: execution, verdicts, tokens. sqlglot lives here."""
+"""SQLite (through APSW) and SQL text, sqlglot included: what everyone runs and judges SQL with."""

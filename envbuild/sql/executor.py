@@ -4,7 +4,7 @@ Read-only for real: an allow-list authorizer, no second statement, VM steps befo
 Nearly every statement runs in this process, with values of up to 4 KiB, where each function call
 ends within milliseconds. One that meets longer values is run again with all that its limits allow:
 here, watched more closely, or, where it calls functions whose single call no handler can stop
-(`instr`, LIKE, `replace`, … over a megabyte), in a process that can be killed (`sql.worker`).
+(`instr`, LIKE, `replace`, … over a megabyte), in a process that can be killed (`running.worker`).
 Both give what the second way alone would give.
 """
 
@@ -19,13 +19,13 @@ import msgspec
 
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, Outcome, QueryResult
-from envbuild.sql.authorizer import Authorizer
 from envbuild.sql.connect import open_image, open_read_only
-from envbuild.sql.lossy import lossy_rows, text_as_blobs
 from envbuild.sql.names import fold_name
-from envbuild.sql.run import Mode, NotHere, Run
-from envbuild.sql.tokens import iter_code
-from envbuild.sql.worker import WorkerSession
+from envbuild.sql.running.authorizer import Authorizer
+from envbuild.sql.running.lossy import lossy_rows, text_as_blobs
+from envbuild.sql.running.run import Mode, NotHere, Run
+from envbuild.sql.running.worker import WorkerSession
+from envbuild.sql.text.tokens import iter_code
 
 DEFAULT_LIMITS = Limits()
 _QUICK, _CAREFUL, _ISOLATED = Mode

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from envbuild.errors import UnknownNameError
 from envbuild.records.execution import Outcome, QueryResult, Rows
 from envbuild.records.verdict import Verdict
-from envbuild.sql.permutation import equal_permuted
-from envbuild.sql.tolerance import equal_bag_within, equal_list_within, equal_set_within
+from envbuild.sql.comparing.permutation import equal_permuted
+from envbuild.sql.comparing.tolerance import equal_bag_within, equal_list_within, equal_set_within
 
 RowEquality = Callable[[Rows, Rows, bool, float | None], bool]
 """(predicted, gold, ordered, tolerance) -> equal; `ordered` says that the gold's order matters."""
@@ -36,7 +36,7 @@ def judge(
 ) -> Verdict:
     """The verdict on one prediction; None is no prediction. A broken gold leaves it unscored.
 
-    `ordered`: the gold's outermost query has ORDER BY (`sql.order.order_matters`); only ordered@1
+    `ordered`: the gold's outermost query has ORDER BY (`order.order_matters`); only ordered@1
     and testsuite@1 look at it. `tolerance`: the absolute difference allowed where one of two
     numbers is a float (1e-9 relative is then allowed too); None compares exactly.
     Raises UnknownNameError for a verdict that is not in `VERDICTS`.
@@ -110,7 +110,7 @@ def equal_testsuite(
     """Spider's test-suite rule: some order of the columns makes the results equal.
 
     Multisets, or lists where the gold's order matters. Its treatment of DISTINCT concerns the
-    SQL, not the rows: `sql.testsuite.without_distinct`. A tolerance is not part of the rule.
+    SQL, not the rows: `testsuite.without_distinct`. A tolerance is not part of the rule.
     """
     if tolerance is not None:
         raise ValueError("testsuite@1 compares exactly: it takes no tolerance")

@@ -16,7 +16,7 @@ from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.json_stream import iter_json
 from envbuild.io.parquet import open_parquet
 from envbuild.records.episode import EndedBy, Episode
-from envbuild.sql.mask import mask_sql
+from envbuild.sql.text.mask import mask_sql
 from tests.cases.databases import environment, payload_text, write_manifest, write_source
 from tests.cases.form import Case, Checks, as_list, close, for_each, says, value_of
 

@@ -18,8 +18,8 @@ from envbuild.reward.score import score_answer
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.executor import Session
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
 from tests.cases.databases import write_database
 from tests.cases.form import (

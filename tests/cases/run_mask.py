@@ -8,7 +8,7 @@ from envbuild.buckets.edges import PUBLISHED_EDGES, bucket_of
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.executor import Session
-from envbuild.sql.mask import Masked, mask_sql
+from envbuild.sql.text.mask import Masked, mask_sql
 from tests.cases.databases import write_database
 from tests.cases.form import Case, Checks, as_list, assert_status
 

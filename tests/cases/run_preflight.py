@@ -14,8 +14,8 @@ from envbuild.records.finding import Finding, Severity
 from envbuild.records.preflight import Thresholds
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_read_only
-from envbuild.sql.foreign_key_check import KeyState, check_foreign_keys, orphans_by_table
-from envbuild.sql.undecodable import find_undecodable
+from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys, orphans_by_table
+from envbuild.sql.files.undecodable import find_undecodable
 from tests.cases.databases import write_corpus
 from tests.cases.form import FAILED, Case, Checks, as_list, assert_status, close, says
 
@@ -168,7 +168,7 @@ def _check_violations(outcome: Outcome, expected: int) -> None:
 
 
 def _counts(outcome: Outcome) -> dict[str, int]:
-    from envbuild.sql.row_counts import count_rows
+    from envbuild.sql.files.row_counts import count_rows
 
     assert outcome.path is not None
     return count_rows(outcome.path)

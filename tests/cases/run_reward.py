@@ -19,9 +19,9 @@ from envbuild.reward.score import score_answer
 from envbuild.reward.tiers import reward_of
 from envbuild.sql.connect import quote_name
 from envbuild.sql.executor import Session
-from envbuild.sql.joins import join_share
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import decode_rows
+from envbuild.sql.text.order import order_matters
+from envbuild.sql.trees.joins import join_share
 from envbuild.sql.verdicts import judge
 from tests.cases.databases import add_rows_as_table, write_corpus, write_database
 from tests.cases.form import (

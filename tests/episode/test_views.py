@@ -10,7 +10,7 @@ import pytest
 
 from envbuild.episode.views import ViewCache, open_database
 from envbuild.errors import CorpusError, SourceError
-from envbuild.sql.view import ViewBuilder
+from envbuild.sql.files.view import ViewBuilder
 from tests.episode.shop import VISIBLE, shop
 
 __all__ = ["shop"]

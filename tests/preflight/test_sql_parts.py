@@ -7,11 +7,21 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.sql.conditions import INSTANTS, ClockedSession, open_reversed, open_seeded
-from envbuild.sql.foreign_key_check import KeyState, check_foreign_keys, count_violations
-from envbuild.sql.row_counts import count_rows
-from envbuild.sql.tie_breaks import break_ties, columns_named, limit_sites, probe_columns
-from envbuild.sql.undecodable import find_undecodable
+from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys, count_violations
+from envbuild.sql.files.row_counts import count_rows
+from envbuild.sql.files.undecodable import find_undecodable
+from envbuild.sql.undetermined.conditions import (
+    INSTANTS,
+    ClockedSession,
+    open_reversed,
+    open_seeded,
+)
+from envbuild.sql.undetermined.tie_breaks import (
+    break_ties,
+    columns_named,
+    limit_sites,
+    probe_columns,
+)
 
 
 def build(path: Path, ddl: str) -> Path:

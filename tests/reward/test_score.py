@@ -17,8 +17,8 @@ from envbuild.reward.score import Variant, score_answer
 from envbuild.reward.tiers import reward_of, settings_sha256
 from envbuild.schema.read import read_schema
 from envbuild.sql.executor import Session
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.text.order import order_matters
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
 DDL = """

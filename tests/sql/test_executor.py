@@ -256,7 +256,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from envbuild.sql.executor import Session\n"
-        "from envbuild.sql.worker import _pool\n"
+        "from envbuild.sql.running.worker import _pool\n"
         f"session = Session.open_file({str(path)!r})\n"
         "session.run(\"SELECT instr(zeroblob(9000) || x'01', x'01')\")\n"
         "print(_pool().idle[0].child.pid, flush=True)\n"

@@ -4,7 +4,7 @@ import apsw
 import pytest
 
 from envbuild.records.schema import Column, ForeignKey, Schema, Table
-from envbuild.sql.joins import join_share
+from envbuild.sql.trees.joins import join_share
 
 
 def table(name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:

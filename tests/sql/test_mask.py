@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.identifiers import read_identifiers
-from envbuild.sql.mask import MaskMode, mask_sql, scan_mask
-from envbuild.sql.mask_column import mask_column
+from envbuild.sql.text.identifiers import read_identifiers
+from envbuild.sql.text.mask import MaskMode, mask_sql, scan_mask
+from envbuild.sql.text.mask_column import mask_column
 from tests.shared import shared_data
 
 NAMES = frozenset(("name", "singer", "sid", "last"))

@@ -8,7 +8,7 @@ import pytest
 from envbuild.records.demand import Demand, Frame
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
-from envbuild.sql.predicates import read_check, read_demand
+from envbuild.sql.trees.predicates import read_check, read_demand
 
 DDL = """
 CREATE TABLE singer (id INTEGER PRIMARY KEY, name TEXT, age INT, city TEXT, born DATE);

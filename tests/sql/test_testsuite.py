@@ -7,9 +7,9 @@ import pytest
 
 from envbuild.records.execution import QueryResult
 from envbuild.records.verdict import Verdict
+from envbuild.sql.comparing.testsuite import without_distinct
 from envbuild.sql.executor import Session
-from envbuild.sql.order import order_matters
-from envbuild.sql.testsuite import without_distinct
+from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
 from tests.shared import shared_data
 

@@ -9,7 +9,7 @@ import pytest
 from envbuild.errors import UnknownNameError
 from envbuild.records.execution import Outcome, QueryResult, Rows
 from envbuild.records.verdict import Verdict
-from envbuild.sql.permutation import equal_permuted
+from envbuild.sql.comparing.permutation import equal_permuted
 from envbuild.sql.verdicts import VERDICTS, judge
 
 NAMES = ("official@1", "bag@1", "ordered@1", "strict@1", "testsuite@1")

@@ -8,8 +8,8 @@ import pytest
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Outcome
 from envbuild.sql.executor import Session
-from envbuild.sql.references import drop_references
-from envbuild.sql.view import build_view_image
+from envbuild.sql.files.references import drop_references
+from envbuild.sql.files.view import build_view_image
 
 SHOP = """
 CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT CHECK (name <> ''));

@@ -10,8 +10,8 @@ import pytest
 
 from envbuild.sql.connect import open_read_only, quote_name
 from envbuild.sql.executor import Session
+from envbuild.sql.files.view import build_view_image
 from envbuild.sql.gold_tables import read_gold_tables
-from envbuild.sql.view import build_view_image
 from tests.shared import shared_data
 
 

@@ -11,10 +11,10 @@ from envbuild.corpora.synthetic.columns import SampleTable, iter_rows
 from envbuild.records.execution import Value
 from envbuild.sql.connect import quote_name
 from envbuild.sql.executor import Session
-from envbuild.sql.insert import insert_rows, insert_sql
+from envbuild.sql.files.insert import insert_rows, insert_sql
+from envbuild.sql.files.new_database import finish, open_new, run_statement
 from envbuild.sql.names import fold_name
-from envbuild.sql.new_database import finish, open_new, run_statement
-from envbuild.sql.tokens import iter_code, unquote
+from envbuild.sql.text.tokens import iter_code, unquote
 
 
 class SampleDatabase(msgspec.Struct, frozen=True, kw_only=True):

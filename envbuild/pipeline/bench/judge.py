@@ -22,11 +22,11 @@ from envbuild.records.execution import QueryResult, Row
 from envbuild.records.manifest import GoldResult
 from envbuild.reward.score import score_answer
 from envbuild.schema.read import read_schema
+from envbuild.sql.comparing.f1 import GoldRows
 from envbuild.sql.connect import Connection, open_read_only
 from envbuild.sql.executor import Session
-from envbuild.sql.f1 import GoldRows
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
 
 TABLES, ROWS = 113, 69

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from statistics import mean, median
 
 from envbuild.pipeline.bench_inputs import gold_queries
-from envbuild.sql.mask import mask_sql
-from envbuild.sql.mask_column import mask_column
 from envbuild.sql.sqlglot_ways import mask_by_parsing
+from envbuild.sql.text.mask import mask_sql
+from envbuild.sql.text.mask_column import mask_column
 
 QUERIES = 20_000
 PEER_QUERIES = 1_000

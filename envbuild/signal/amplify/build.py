@@ -25,8 +25,8 @@ from envbuild.signal.amplify.tables import Workspace
 from envbuild.signal.amplify.ties import group_counts, rests_on_tie, tied_groups
 from envbuild.signal.amplify.watch import Watch
 from envbuild.sql.connect import open_writable_image
-from envbuild.sql.predicates import read_demand
 from envbuild.sql.results import encode_rows
+from envbuild.sql.trees.predicates import read_demand
 
 RESTORE_TRIES = 3
 """Rounds of scenarios for golds that a whole group's rows have emptied."""

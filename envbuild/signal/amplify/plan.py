@@ -11,7 +11,7 @@ from envbuild.signal.amplify.columns import LABELLED_COLUMNS, ColumnPlan, plan_c
 from envbuild.signal.amplify.kinds import affinity_of
 from envbuild.signal.amplify.tables import Key, Link, TableRows, Workspace
 from envbuild.sql.connect import iter_rows
-from envbuild.sql.predicates import read_check
+from envbuild.sql.trees.predicates import read_check
 
 Place = tuple[str, str]
 """(table, column), both lower case."""

@@ -6,7 +6,12 @@ from envbuild.records.demand import Site
 from envbuild.records.execution import QueryResult, Value
 from envbuild.signal.amplify.scenario import Scene, Values
 from envbuild.sql.connect import Connection, iter_rows, quote_name
-from envbuild.sql.tie_breaks import break_ties, columns_named, limit_sites, probe_columns
+from envbuild.sql.undetermined.tie_breaks import (
+    break_ties,
+    columns_named,
+    limit_sites,
+    probe_columns,
+)
 from envbuild.sql.verdicts import equal_bag
 
 MOST_TIED = 40

@@ -12,7 +12,7 @@ from envbuild.records.corpus import DatabaseRow, Reject, TableRow
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.sql.connect import SQLiteError, open_read_only
-from envbuild.sql.row_counts import count_table_rows
+from envbuild.sql.files.row_counts import count_table_rows
 
 DATABASES_A_UNIT = 4
 

@@ -14,8 +14,8 @@ from envbuild.records.variant import SkippedGold, VariantBatch, VariantRow
 from envbuild.signal.amplify.build import Amplified, amplify_database
 from envbuild.signal.amplify.watch import LIMITS
 from envbuild.sql.executor import Session
-from envbuild.sql.order import order_matters
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
+from envbuild.sql.text.order import order_matters
 
 DEFAULT_SETTINGS = AmplifySettings(guided=True)
 """As advised: guided, observed rules kept, groups of 20 golds worked on at a time."""

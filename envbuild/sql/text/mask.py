@@ -1,7 +1,7 @@
 """Masked gold SQL: literals become `?`, and with skeletons identifiers become `_` (CONTRACT 4).
 
 A lexer's work, no parser's: text outside literals and comments is never respelled, and a query
-that does not compile is masked as well as one that does. `sql/mask_column.py` does the same for a
+that does not compile is masked as well as one that does. `mask_column` does the same for a
 whole column; its texts must come out equal.
 """
 
@@ -9,11 +9,11 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-from envbuild.sql import plain_text
-from envbuild.sql.keywords import is_keyword_here
-from envbuild.sql.lexemes import Lexeme, lexemes, type_places
-from envbuild.sql.quoted import is_cte_with_columns, literal_places
-from envbuild.sql.tokens import Kind
+from envbuild.sql.text import plain_text
+from envbuild.sql.text.keywords import is_keyword_here
+from envbuild.sql.text.lexemes import Lexeme, lexemes, type_places
+from envbuild.sql.text.quoted import is_cte_with_columns, literal_places
+from envbuild.sql.text.tokens import Kind
 
 
 class MaskMode(StrEnum):

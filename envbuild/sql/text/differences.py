@@ -1,6 +1,6 @@
 """Where two queries differ: the stretch of the second one that is not the first one's."""
 
-from envbuild.sql.tokens import iter_code, unquote
+from envbuild.sql.text.tokens import iter_code, unquote
 
 _OPTIONAL = frozenset(("as", "inner", "outer"))
 """Words whose presence changes nothing."""

@@ -1,7 +1,7 @@
 """What a SELECT's columns stand for: each traced to a base table's column, where it is one.
 
 Works on the query text and the schema record alone (no database), for questions about a query's
-structure such as `sql.joins`. Gold tables are another matter: SQLite itself knows those.
+structure such as `sql.trees.joins`. Gold tables are another matter: SQLite itself knows those.
 """
 
 from collections import defaultdict, deque

@@ -8,7 +8,7 @@ import apsw
 
 from envbuild.records.execution import Row
 from envbuild.sql.connect import Connection, quote_name
-from envbuild.sql.new_database import disk_error
+from envbuild.sql.files.new_database import disk_error
 
 _REASONS = {
     apsw.SQLITE_CONSTRAINT_PRIMARYKEY: "PRIMARY KEY",

@@ -8,7 +8,7 @@ the tokens before it are found rightly and the mark is never overlooked.
 
 import re
 
-from envbuild.sql.keywords import ALWAYS, BESIDE_OTHERS
+from envbuild.sql.text.keywords import ALWAYS, BESIDE_OTHERS
 
 STRING = r"'[^']*(?:''[^']*)*'"
 COMMENT = r"--[^\n]*|/\*(?:[^*]|\*+[^*/])*\*+/"

@@ -12,9 +12,9 @@ from sqlglot.errors import SqlglotError
 
 from envbuild.records.demand import Clause, Demand, Frame, Site
 from envbuild.records.schema import Schema
-from envbuild.sql.frames import Draft, Relation, Scope
-from envbuild.sql.origins import MIXED, Origin, descends
-from envbuild.sql.requirements import ConditionReader
+from envbuild.sql.trees.frames import Draft, Relation, Scope
+from envbuild.sql.trees.origins import MIXED, Origin, descends
+from envbuild.sql.trees.requirements import ConditionReader
 
 MOST_PARTS = 24
 """Parts of one query that are looked at beside the whole."""

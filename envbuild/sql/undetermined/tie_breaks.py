@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.text.tokens import Kind, iter_code
 
 _FAR_TERM = 32_000
 """A column no query has; SQLite's refusal names the last one there is."""

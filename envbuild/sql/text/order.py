@@ -2,8 +2,8 @@
 
 import re
 
-from envbuild.sql.plain_text import COMMENT, QUOTED, STRING
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.text.plain_text import COMMENT, QUOTED, STRING
+from envbuild.sql.text.tokens import Kind, iter_code
 
 _OPAQUE = re.compile(f"{STRING}|{QUOTED}|{COMMENT}")
 _UNFINISHED = re.compile(r"['\"`\[@#:$]|/\*|[^\t\n\f\r\x20-\x7e]")

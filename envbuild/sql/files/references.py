@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from envbuild.sql.names import fold_name
-from envbuild.sql.tokens import COMMENT, ID_CHARACTER, QUOTED, SPACE, STRING, WORD, unquote
+from envbuild.sql.text.tokens import COMMENT, ID_CHARACTER, QUOTED, SPACE, STRING, WORD, unquote
 
 BLANKS = " \t\n\f\r"
 

@@ -1,6 +1,6 @@
 """The worker's side: reads requests from standard input, answers on standard output, until EOF.
 
-Started by `sql.worker` as `python -m envbuild.sql.worker_main`.
+Started by `sql.running.worker` as `python -m envbuild.sql.running.worker_main`.
 """
 
 import os
@@ -16,8 +16,8 @@ import msgspec
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Outcome
 from envbuild.sql.executor import Session
-from envbuild.sql.run import Mode
-from envbuild.sql.wire import Answer, Request, read_frame, write_frame
+from envbuild.sql.running.run import Mode
+from envbuild.sql.running.wire import Answer, Request, read_frame, write_frame
 
 KEPT_DATABASES = 16
 MEMORY_BYTES = 512 * 1024 * 1024

@@ -16,9 +16,9 @@ import apsw
 
 from envbuild.errors import CorpusError
 from envbuild.sql.connect import quote_name, read_only_uri
+from envbuild.sql.files.references import drop_references
+from envbuild.sql.files.view_rows import Object, copy_rows
 from envbuild.sql.names import fold_name
-from envbuild.sql.references import drop_references
-from envbuild.sql.view_rows import Object, copy_rows
 
 _ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}
 _SMALL = 4 * 1024 * 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from envbuild.records.demand import Clause, Condition, Extreme, Frame, Site
-from envbuild.sql.origins import MIXED, Origin
+from envbuild.sql.trees.origins import MIXED, Origin
 
 MOST_SOURCES = 40
 """Table occurrences a frame may hold: CTEs that use each other twice would double it each time."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from envbuild.sql.mask import MaskMode, mask_sql
-from envbuild.sql.plain_text import HOLE, NAME, STRING, TYPE_ARGUMENT, UNJUDGED
+from envbuild.sql.text.mask import MaskMode, mask_sql
+from envbuild.sql.text.plain_text import HOLE, NAME, STRING, TYPE_ARGUMENT, UNJUDGED
 
 # Rust's regex has no lookaround, but its \b can be told to be ASCII only
 _NUMBER = r"(?-u:\b)[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*"

@@ -22,7 +22,7 @@ import msgspec
 import envbuild
 from envbuild.errors import OperatorError
 from envbuild.records.execution import Limits, Outcome, QueryResult
-from envbuild.sql.wire import Answer, Request, read_frame, write_frame
+from envbuild.sql.running.wire import Answer, Request, read_frame, write_frame
 
 WORKERS = 2
 """Workers alive at once in one process."""
@@ -87,7 +87,7 @@ class _Worker:
         root = str(Path(envbuild.__file__).parent.parent)
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "envbuild.sql.worker_main"],
+            [sys.executable, "-m", "envbuild.sql.running.worker_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
@@ -102,7 +102,7 @@ class _Worker:
             self.kill()
             raise OperatorError(
                 f"the SQL worker does not start: does `{sys.executable} -m "
-                "envbuild.sql.worker_main` run here?"
+                "envbuild.sql.running.worker_main` run here?"
             ) from None
 
     def ask(self, request: Request, seconds: float) -> Answer:

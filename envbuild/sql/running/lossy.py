@@ -7,7 +7,7 @@ text cell as a blob, beside a flag that says it was text.
 import msgspec
 
 from envbuild.records.execution import QueryResult, Row, Rows
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.text.tokens import Kind, iter_code
 
 
 def text_as_blobs(sql: str, columns: int) -> str:

@@ -12,9 +12,9 @@ import apsw
 import msgspec
 
 from envbuild.records.execution import Limits, Outcome, QueryResult, Row
-from envbuild.sql.authorizer import Authorizer
-from envbuild.sql.syntax import is_syntax_error
-from envbuild.sql.temporary import held_temporary_bytes
+from envbuild.sql.running.authorizer import Authorizer
+from envbuild.sql.running.syntax import is_syntax_error
+from envbuild.sql.running.temporary import held_temporary_bytes
 
 SHORT_VALUE = 4096
 """Bytes a value may have in the quick mode; every function call then ends within milliseconds."""

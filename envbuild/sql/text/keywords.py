@@ -1,7 +1,7 @@
 """Which bare words are keywords of a query, as opposed to names that merely look like one."""
 
-from envbuild.sql.lexemes import Lexeme
-from envbuild.sql.tokens import Kind
+from envbuild.sql.text.lexemes import Lexeme
+from envbuild.sql.text.tokens import Kind
 
 _ALWAYS = """all and as asc between by case cast collate cross current_date current_time
 current_timestamp desc distinct else end escape except exists false filter from full glob

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from envbuild.sql.keywords import ALWAYS, is_keyword_here
-from envbuild.sql.lexemes import Lexeme, type_places
 from envbuild.sql.names import fold_name
-from envbuild.sql.tokens import Kind, unquote
+from envbuild.sql.text.keywords import ALWAYS, is_keyword_here
+from envbuild.sql.text.lexemes import Lexeme, type_places
+from envbuild.sql.text.tokens import Kind, unquote
 
 ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 _NAME_FOLLOWS = frozenset(("as", "from", "join", "collate", "with", "recursive", "window", "over"))

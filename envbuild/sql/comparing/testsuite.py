@@ -4,7 +4,7 @@ Its published verdicts ignore DISTINCT: the word is taken out of both queries, i
 before they run, unless the user asks to keep it. The rows are then compared by `testsuite@1`.
 """
 
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.text.tokens import Kind, iter_code
 
 
 def without_distinct(sql: str) -> str:

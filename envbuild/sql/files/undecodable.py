@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from envbuild.sql.connect import iter_rows, quote_name
-from envbuild.sql.row_counts import ordinary_tables
+from envbuild.sql.files.row_counts import ordinary_tables
 
 ROWS_A_BLOCK = 5_000
 

@@ -15,7 +15,7 @@ from sqlglot.dialects.sqlite import SQLite
 from sqlglot.errors import SqlglotError
 
 from envbuild.records.schema import Schema
-from envbuild.sql.sources import Key, Origin, SchemaColumns, Scope, Tracing, schema_columns
+from envbuild.sql.trees.sources import Key, Origin, SchemaColumns, Scope, Tracing, schema_columns
 
 _SQLITE = SQLite()
 

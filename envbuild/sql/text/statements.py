@@ -7,7 +7,7 @@ A trigger's body holds semicolons: it ends at `; END ;`. The table below is the 
 import re
 from collections.abc import Iterator
 
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.text.tokens import Kind, iter_code
 
 _START, _NORMAL, _EXPLAIN, _CREATE, _TRIGGER, _SEMICOLON, _END = range(7)
 _CLASSES = {"explain": 1, "create": 2, "temp": 3, "temporary": 3, "trigger": 4, "end": 5}

@@ -4,9 +4,9 @@ from sqlglot import exp
 
 from envbuild.records.demand import Clause, Condition, Site
 from envbuild.records.execution import Value
-from envbuild.sql.comparisons import Comparison, compared, split_condition
-from envbuild.sql.frames import Draft, Relation, Scope
-from envbuild.sql.origins import MIXED, Origin, origin_of
+from envbuild.sql.trees.comparisons import Comparison, compared, split_condition
+from envbuild.sql.trees.frames import Draft, Relation, Scope
+from envbuild.sql.trees.origins import MIXED, Origin, origin_of
 
 Named = tuple[str, str]
 """(table, column)."""

@@ -7,10 +7,10 @@ CTE is for the caller to find out.
 
 from collections.abc import Iterator
 
-from envbuild.sql.lexemes import Lexeme, lexemes
 from envbuild.sql.names import fold_name
-from envbuild.sql.quoted import opens_body
-from envbuild.sql.tokens import Kind, unquote
+from envbuild.sql.text.lexemes import Lexeme, lexemes
+from envbuild.sql.text.quoted import opens_body
+from envbuild.sql.text.tokens import Kind, unquote
 
 _ENDS_FROM = frozenset(
     ("where", "group", "having", "order", "limit", "window", "union", "except", "intersect")

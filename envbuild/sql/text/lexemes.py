@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from envbuild.sql.tokens import Kind, iter_tokens
+from envbuild.sql.text.tokens import Kind, iter_tokens
 
 
 class Lexeme(NamedTuple):

@@ -1,0 +1,1 @@
+"""Equality of results beyond plain rows: column orders, tolerance, F1, Spider's rule."""

@@ -1,0 +1,1 @@
+"""SQLite files: built, filled, viewed in part, counted and checked."""

@@ -1,0 +1,1 @@
+"""One statement within limits: what the executor is made of."""

@@ -1,0 +1,1 @@
+"""SQL as text: tokens, statements, masks. A lexer's world, no parser."""

@@ -1,0 +1,1 @@
+"""Queries as sqlglot's trees: what they join, compare and demand."""
