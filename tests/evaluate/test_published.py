@@ -1,14 +1,21 @@
 """597 published verdicts of SuperSQL on Spider, and what the rules say of the same answers."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
+from envbuild.corpora.source import read_source
 from envbuild.evaluate.page import embed_json, render_page
 from envbuild.evaluate.report import chart_groups
 from envbuild.evaluate.runs import EvaluationRun, evaluate_predictions
+from envbuild.records.corpus import DatabaseRecord
+from envbuild.records.verdict import Verdict
+from envbuild.sql.executor import Session
+from envbuild.sql.text.order import order_matters
+from envbuild.sql.verdicts import VERDICTS, judge
 from tests.shared import shared_data
 
 
@@ -36,6 +43,21 @@ def test_the_rules_are_nested_as_they_must_be(run: EvaluationRun) -> None:
         assert "strict@1" not in under or under >= {"bag@1", "official@1", "testsuite@1"}
         assert "ordered@1" not in under or "bag@1" in under
         assert "bag@1" not in under or "official@1" in under
+
+
+def test_the_quick_look_at_all_rules_says_what_each_rule_says(run: EvaluationRun) -> None:
+    source = read_source(shared_data("spider"))
+    files = {d.db_id: d.sqlite_file for d in source.databases() if isinstance(d, DatabaseRecord)}
+    for verdict in run.verdicts:
+        with Session.open_file(Path(files[verdict.db_id])) as session:
+            predicted, gold = session.run(verdict.predicted_sql), session.run(verdict.gold_sql)
+        ordered = order_matters(verdict.gold_sql)
+        each = {
+            name
+            for name in VERDICTS
+            if judge(predicted, gold, verdict=name, ordered=ordered) is Verdict.EQUAL
+        }
+        assert set(verdict.equal_under) == each
 
 
 def test_every_wrong_answer_says_why(run: EvaluationRun) -> None:
