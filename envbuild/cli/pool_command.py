@@ -211,7 +211,11 @@ def _plot_lengths(path: Path, manifest: "Manifest") -> None:
 
     lengths = lengths_a_bucket(manifest.root)
     total = sum(len(values) for values in lengths.values())
-    edges = [min(values) for values in list(lengths.values())[1:] if values]
+    recorded = list(manifest.edges.values())
+    if recorded and all(edges == recorded[0] for edges in recorded):
+        edges = recorded[0]
+    else:  # corpora cut differently share no edge: the shortest of each bucket is shown
+        edges = [min(values) for values in list(lengths.values())[1:] if values]
     plot_lengths(path, lengths, edges=edges, title=f"{total:,} questions by masked length")
 
 

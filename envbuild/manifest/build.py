@@ -95,7 +95,8 @@ def build_manifest(
         built = Built(out=out, counts=add_up(finished), parts=len(parts), parts_done=len(finished))
         if built.complete and shard is None:
             write_manifest(out, parts)
-            _write_index(out, configuration, built)
+            edges = {c.name: list(settings.cutting(c)[0].values) for c in corpora}
+            _write_index(out, configuration, built, edges)
             shutil.rmtree(folder)
         return built
 
@@ -160,10 +161,14 @@ def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
     return Built(out=out, counts=counts, parts=index["parts"], parts_done=index["parts"])
 
 
-def _write_index(out: Path, configuration: dict[str, Any], built: Built) -> None:
+def _write_index(
+    out: Path, configuration: dict[str, Any], built: Built, edges: dict[str, list[int]]
+) -> None:
+    """`edges`: corpus -> the lengths at which its buckets begin, wherever they came from."""
     index = {
         "format": FORMAT,
         "configuration": configuration,
+        "edges": edges,
         "counts": built.counts,
         "parts": built.parts,
         "versions": {"envbuild": __version__, "sqlite": SQLITE_VERSION},

@@ -59,6 +59,11 @@ class Manifest:
     def __reduce__(self) -> tuple[Any, ...]:
         return open_manifest, (self.root,)
 
+    @property
+    def edges(self) -> dict[str, list[int]]:
+        """Corpus -> the lengths at which its buckets begin; empty in a manifest of before."""
+        return dict(self.index.get("edges", {}))
+
     @cached_property
     def rows(self) -> ManifestRows:
         """Every row, sorted by row_id: a sequence that decodes one row group at a time."""

@@ -75,6 +75,7 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
     index = {
         "format": FORMAT,
         "configuration": configuration,
+        "edges": manifest.edges,
         "counts": {"offered": count, "rows": count, "rejects": {}},
         "parts": 1,
         "versions": {"envbuild": __version__, "sqlite": SQLITE_VERSION},

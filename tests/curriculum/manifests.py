@@ -82,5 +82,7 @@ def write_manifest(folder: Path, rows: Iterable[ManifestRow]) -> Path:
         connection.close()
     write_records(folder / ROWS_FILE, ordered, ROW_SCHEMA)
     write_records(folder / GOLD_FILE, golds, GOLD_SCHEMA)
-    write_bytes(folder / INDEX_FILE, msgspec.json.encode({"format": FORMAT, "edges": EDGES}))
+    write_bytes(
+        folder / INDEX_FILE, msgspec.json.encode({"format": FORMAT, "edges": {"c": list(EDGES)}})
+    )
     return folder

@@ -327,3 +327,12 @@ def test_a_local_ray_leaves_the_same_bytes(corpora: Path, tmp_path: Path) -> Non
         open_corpora(corpora), tmp_path / "ray", settings=settings, workers=2, engine="ray"
     )
     assert bytes_of(tmp_path / "ray") == whole
+
+
+def test_the_index_names_the_edges_of_every_corpus(corpora: Path, tmp_path: Path) -> None:
+    first, *others = open_corpora(corpora)
+    bucket_corpora(first.root, edges="10,20,30")
+    build_manifest([first, *others], tmp_path / "m", settings=ManifestSettings())
+    edges = open_manifest(tmp_path / "m").edges
+    assert edges[first.name] == [10, 20, 30]
+    assert all(edges[corpus.name] == [149, 278] for corpus in others)

@@ -18,7 +18,7 @@ SLACK = 4.0
 HEAVY = {"recursion", "join", "value", "opcode", "pattern", "json"}
 """Kinds that are there to last."""
 PEAK_KIB = 400 * 1024
-"""Bound on either process; measured 140 MiB here, 150 MiB in the workers."""
+"""Bound on either process; a worker may hold 256 MiB of SQLite's own memory and its base."""
 
 
 def build(path: Path) -> Path:

@@ -20,7 +20,7 @@ from envbuild.sql.running.run import Mode
 from envbuild.sql.running.wire import Answer, Request, read_frame, write_frame
 
 KEPT_DATABASES = 16
-MEMORY_BYTES = 512 * 1024 * 1024
+MEMORY_BYTES = 256 * 1024 * 1024
 """SQLite's own memory in this process, over all open databases; past it a query fails."""
 ALARM_SECONDS = 5
 """Seconds past a statement's clock at which the process ends itself: its parent is then gone."""
