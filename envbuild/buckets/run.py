@@ -44,8 +44,8 @@ def bucket_corpora(
     """
     if mask not in list(MaskMode):
         raise UnknownNameError("mask", mask, MaskMode)
-    cut = parse_edges(edges) if edges else Edges(PUBLISHED_EDGES)
-    parsed = parse_shares(shares, len(cut.names)) if shares else None
+    cut = parse_edges(edges) if edges is not None else Edges(PUBLISHED_EDGES)
+    parsed = parse_shares(shares, len(cut.names)) if shares is not None else None
     if suggest is not None and suggest < 2:
         raise UsageError(f"--suggest takes the number of buckets, at least 2; got {suggest}")
     corpora = open_corpora(path)

@@ -11,12 +11,16 @@ from envbuild.cli.options import (
     FINDINGS,
     OK,
     CorpusArgument,
+    DistractorsOption,
     EngineOption,
+    ExtraOption,
+    FullOption,
     JsonOption,
     LimitOption,
     QuietOption,
     SeedOption,
     ShardOption,
+    TablesOption,
     WorkersOption,
     print_json,
     warn,
@@ -34,16 +38,10 @@ def register(app: typer.Typer) -> None:
 def manifest(
     corpus: CorpusArgument,
     out: Annotated[Path, typer.Option("--out", help="The manifest's folder.")] = Path("manifest"),
-    tables: Annotated[
-        str, typer.Option("--tables", help="Fewest and most tables of a sample.")
-    ] = "4:64",
-    distractors: Annotated[
-        str, typer.Option("--distractors", help="Added tables: fk, lexical, random or mixed.")
-    ] = "fk",
-    extra: Annotated[
-        int | None, typer.Option("--extra", min=0, help="The gold tables and exactly this many.")
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Every table of the database.")] = False,
+    tables: TablesOption = "4:64",
+    distractors: DistractorsOption = "fk",
+    extra: ExtraOption = None,
+    full: FullOption = False,
     edges: Annotated[
         str | None,
         typer.Option("--edges", help="Bucket edges; default: each corpus's buckets.parquet."),

@@ -35,6 +35,14 @@ EngineOption = Annotated[str, typer.Option("--engine", help="local or ray.")]
 ShardOption = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only shard I of N (Slurm arrays).")
 ]
+TablesOption = Annotated[str, typer.Option("--tables", help="Fewest and most tables of a sample.")]
+DistractorsOption = Annotated[
+    str, typer.Option("--distractors", help="Added tables: fk, lexical, random or mixed.")
+]
+ExtraOption = Annotated[
+    int | None, typer.Option("--extra", min=0, help="The gold tables and exactly this many.")
+]
+FullOption = Annotated[bool, typer.Option("--full", help="Every table of the database.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
 

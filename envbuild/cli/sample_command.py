@@ -10,11 +10,15 @@ from envbuild.cli.options import (
     FINDINGS,
     OK,
     CorpusArgument,
+    DistractorsOption,
     EngineOption,
+    ExtraOption,
+    FullOption,
     JsonOption,
     LimitOption,
     QuietOption,
     SeedOption,
+    TablesOption,
     WorkersOption,
     print_json,
     warn,
@@ -33,16 +37,10 @@ def register(app: typer.Typer) -> None:
 
 def sample(
     corpus: CorpusArgument,
-    tables: Annotated[
-        str, typer.Option("--tables", help="Fewest and most tables of a sample.")
-    ] = "4:64",
-    distractors: Annotated[
-        str, typer.Option("--distractors", help="Added tables: fk, lexical, random or mixed.")
-    ] = "fk",
-    extra: Annotated[
-        int | None, typer.Option("--extra", min=0, help="The gold tables and exactly this many.")
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Every table of the database.")] = False,
+    tables: TablesOption = "4:64",
+    distractors: DistractorsOption = "fk",
+    extra: ExtraOption = None,
+    full: FullOption = False,
     show: Annotated[int, typer.Option("--show", min=0, help="Samples to print in full.")] = 1,
     limit: LimitOption = None,
     seed: SeedOption = 0,

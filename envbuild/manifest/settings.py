@@ -86,7 +86,7 @@ def parse_tables(text: str) -> tuple[int, int]:
 
 def parse_edge_option(text: str | None) -> tuple[int, ...] | None:
     """--edges as numbers; None where it was not given."""
-    return parse_edges(text).values if text else None
+    return parse_edges(text).values if text is not None else None
 
 
 def check_names(corpora: list[CorpusFolder]) -> None:

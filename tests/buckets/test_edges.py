@@ -1,10 +1,13 @@
 """Edges: half-open bands, names, what the operator may type, quantiles of a corpus."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.buckets.edges import Edges, bucket_of, parse_edges, parse_shares, suggest_edges
+from envbuild.buckets.run import bucket_corpora
 from envbuild.errors import UsageError
 
 
@@ -57,3 +60,9 @@ def test_suggested_buckets_are_never_empty(lengths: list[int], buckets: int) -> 
 def test_shares_that_do_not_add_up_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="add up to 1"):
         parse_shares(text, 3)
+
+
+@pytest.mark.parametrize("option", ["edges", "shares"])
+def test_an_empty_option_is_refused_not_ignored(option: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--{option} takes"):
+        bucket_corpora(tmp_path, **{option: ""})
