@@ -1,4 +1,4 @@
-"""The sessions on which a database's gold queries run: as it is, backwards, at other times."""
+"""The sessions on which a database's gold queries run: as it is, reordered, at other times."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -6,7 +6,14 @@ from pathlib import Path
 
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.sql.executor import Session
-from envbuild.sql.undetermined.conditions import ClockedSession, open_reversed, open_seeded
+from envbuild.sql.undetermined.conditions import (
+    ClockedSession,
+    RowOrder,
+    open_ordered,
+    open_rearranged,
+    open_reversed,
+    open_seeded,
+)
 
 
 class GoldSessions:
@@ -25,6 +32,21 @@ class GoldSessions:
     def backwards(self) -> Session:
         """Unordered scans walk from the other end."""
         return self._kept(open_reversed(self._path, limits=self._limits))
+
+    @cached_property
+    def ordered(self) -> tuple[Session, ...]:
+        """`ORDER BY random()` puts rows in one order after the other."""
+        return tuple(
+            self._kept(open_ordered(self._path, order, limits=self._limits)) for order in RowOrder
+        )
+
+    @cached_property
+    def rearranged(self) -> tuple[Session, ...]:
+        """Every table hands out its rows in another order than its own."""
+        return tuple(
+            self._kept(open_rearranged(self._path, order, limits=self._limits))
+            for order in (RowOrder.REVERSED, RowOrder.SHUFFLED)
+        )
 
     @cached_property
     def clocked(self) -> ClockedSession:

@@ -18,6 +18,14 @@ from envbuild.sql.connect import Connection, open_read_only
 from envbuild.sql.files.foreign_key_check import KeyCheck, check_foreign_keys
 from envbuild.sql.text.tokens import Kind, iter_code
 from envbuild.sql.undetermined.conditions import INSTANTS
+from envbuild.sql.undetermined.tie_breaks import (
+    LimitSite,
+    break_ties,
+    columns_named,
+    limit_sites,
+    probe_columns,
+)
+from envbuild.sql.undetermined.windows import break_window_ties
 from envbuild.sql.verdicts import equal_bag
 
 CLOCK_WORDS = frozenset(
@@ -136,6 +144,29 @@ class GoldSubject:
             return ClockEffect(False, "")
         later = (at for at in INSTANTS[1:] if differ(first, clocked.run_at(at, self.sql)))
         return ClockEffect(True, next(later, ""))
+
+    def limits_broken(self, direction: str) -> str:
+        """The query with the ties at its LIMITs broken, `ASC` or `DESC`; as it is without any."""
+        columns = self._limit_columns
+        return break_ties(self.sql, columns, direction=direction) if columns else self.sql
+
+    @cached_property
+    def window_ties(self) -> bool:
+        """True where the result changes with the order of rows that tie inside a window."""
+        windows = "over" in self.words and self.repeats
+        spliced = break_window_ties(self.limits_broken("ASC")) if windows else None
+        if spliced is None:
+            return False
+        first, *others = (session.run(spliced) for session in self.database.sessions.ordered)
+        return any(differ(first, other) for other in others)
+
+    @cached_property
+    def _limit_columns(self) -> tuple[tuple[LimitSite, int], ...]:
+        """Each LIMIT of the query with the number of result columns it may be ordered by."""
+        sites = limit_sites(self.sql) if "limit" in self.words else ()
+        run = self.database.sessions.plain.run
+        probed = ((site, columns_named(run(probe_columns(self.sql, site)).error)) for site in sites)
+        return tuple((site, columns) for site, columns in probed if columns)
 
     @property
     def repeats(self) -> bool:

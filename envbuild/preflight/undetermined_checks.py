@@ -9,49 +9,54 @@ from collections.abc import Iterator
 
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import RANDOM_WORDS, GoldSubject, differ
+from envbuild.records.execution import QueryResult
 from envbuild.sql.comparing.tolerance import equal_bag_within
 from envbuild.sql.names import fold_name
 from envbuild.sql.undetermined.bare_columns import pin_bare_columns
 from envbuild.sql.undetermined.conditions import INSTANTS
-from envbuild.sql.undetermined.tie_breaks import (
-    LimitSite,
-    break_ties,
-    columns_named,
-    limit_sites,
-    probe_columns,
-)
+from envbuild.sql.undetermined.tie_breaks import limit_sites
 
 SEEDS = tuple(range(12))
 """Seeds under which a query that calls random() runs."""
 _GROUP_WORDS = frozenset(("group", "count", "sum", "avg", "min", "max", "total", "group_concat"))
+_ORDER_WORDS = frozenset(
+    (
+        *("over", "min", "max", "group_concat", "string_agg"),
+        *("json_group_array", "json_group_object", "jsonb_group_array", "jsonb_group_object"),
+    )
+)
+"""Windows, aggregates that join rows, and those that pick one row of several for other columns."""
 
 
 def tie_sensitive_gold(gold: GoldSubject) -> Iterator[Draft]:
-    """A LIMIT cuts through rows that tie, or through rows in no order at all."""
-    sites = limit_sites(gold.sql) if "limit" in gold.words and gold.repeats else ()
-    columns = [(site, _columns_of(gold, site)) for site in sites]
-    if not any(count for _, count in columns):
+    """A LIMIT cuts through rows that tie or have no order, or a window counts through such rows."""
+    if not gold.repeats:
         return
-    run = gold.database.sessions.plain.run
-    up, down = (run(break_ties(gold.sql, columns, direction=d)) for d in ("ASC", "DESC"))
-    if differ(up, down):
-        ordered = all(site.ordered for site, _ in columns)
+    up, down = gold.limits_broken("ASC"), gold.limits_broken("DESC")
+    if up != down and differ(*map(gold.database.sessions.plain.run, (up, down))):
+        ordered = all(site.ordered for site in limit_sites(gold.sql))
         why = "rows tie under its ORDER BY" if ordered else "it has no ORDER BY"
         yield gold.finding("tie_sensitive_gold", f"LIMIT keeps another set of rows: {why}")
+    elif gold.window_ties:
+        message = "a window function gives rows that tie in its ORDER BY other values"
+        yield gold.finding("tie_sensitive_gold", message)
 
 
 def scan_order_gold(gold: GoldSubject) -> Iterator[Draft]:
-    """The result changes when SQLite walks its tables from the other end."""
+    """The result changes when the tables hand out their rows in another order."""
     if not (gold.repeats and gold.result.rows):
         return
-    other = gold.database.sessions.backwards.run(gold.sql)
-    if not differ(gold.result, other):
-        return
-    if equal_bag_within(gold.result.rows, other.rows, 0.0):
-        message = "the last digits of a float change with the order of summing"
-        yield gold.finding("scan_order_gold", message).as_note()
-    else:
-        yield gold.finding("scan_order_gold", "tables scanned backwards give another result")
+    backwards = gold.database.sessions.backwards.run(gold.sql)
+    if differ(gold.result, backwards):
+        yield _other_order(gold, gold.result, backwards, "tables scanned backwards")
+    elif _may_follow_row_order(gold) and not gold.window_ties:
+        ordered = gold.limits_broken("ASC")
+        first = gold.result if ordered == gold.sql else gold.database.sessions.plain.run(ordered)
+        for session in gold.database.sessions.rearranged:
+            other = session.run(ordered)
+            if differ(first, other):
+                yield _other_order(gold, first, other, "the same rows in another order")
+                return
 
 
 def clock_gold(gold: GoldSubject) -> Iterator[Draft]:
@@ -89,5 +94,14 @@ def bare_group_column(gold: GoldSubject) -> Iterator[Draft]:
         yield gold.finding("bare_group_column", message)
 
 
-def _columns_of(gold: GoldSubject, site: LimitSite) -> int:
-    return columns_named(gold.database.sessions.plain.run(probe_columns(gold.sql, site)).error)
+def _may_follow_row_order(gold: GoldSubject) -> bool:
+    """Whether a function or an inner query of the gold may show in which order rows came."""
+    inner = "order" in gold.words and gold.sql.lower().count("select") > 1
+    return inner or bool(gold.words & _ORDER_WORDS)
+
+
+def _other_order(gold: GoldSubject, one: QueryResult, other: QueryResult, change: str) -> Draft:
+    if equal_bag_within(one.rows, other.rows, 0.0):
+        message = "the last digits of a float change with the order of summing"
+        return gold.finding("scan_order_gold", message).as_note()
+    return gold.finding("scan_order_gold", f"{change} give another result")

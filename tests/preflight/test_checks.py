@@ -52,7 +52,49 @@ GOLDS: dict[str, tuple[str, ...]] = {
     "SELECT name FROM shop UNION SELECT name FROM city LIMIT 3": ("tie_sensitive_gold",),
     "SELECT name FROM shop UNION SELECT name FROM city ORDER BY 1 LIMIT 3": (),
     "SELECT name FROM shop ORDER BY sold": (),
+    # ties inside windows
+    "SELECT name, row_number() OVER (ORDER BY sold) FROM shop": ("tie_sensitive_gold",),
+    "SELECT name, row_number() OVER (ORDER BY sold, id) FROM shop": (),
+    "SELECT sold, row_number() OVER (ORDER BY sold) FROM shop": (),
+    "SELECT name, row_number() OVER () FROM shop": ("tie_sensitive_gold", "scan_order_gold"),
+    "SELECT name, rank() OVER (ORDER BY sold), dense_rank() OVER (ORDER BY sold) FROM shop": (),
+    "SELECT name, sum(id) OVER (ORDER BY sold) FROM shop": (),
+    "SELECT name, sum(id) OVER (ORDER BY sold ROWS 1 PRECEDING) FROM shop": ("tie_sensitive_gold",),
+    "SELECT name, sum(id) OVER (PARTITION BY city ORDER BY id ROWS 1 PRECEDING) FROM shop": (),
+    "SELECT name, lag(id, 1) OVER w, rank() OVER v FROM shop WINDOW w AS (ORDER BY sold), "
+    "v AS (w)": ("tie_sensitive_gold",),
+    "SELECT name, lag(id) OVER w FROM shop WINDOW w AS (ORDER BY id DESC)": (),
+    "SELECT id, first_value(name) OVER (ORDER BY sold DESC) FROM shop": (),
+    "SELECT id, first_value(name) FILTER (WHERE id > 0) OVER (ORDER BY sold) FROM shop": (
+        "gold_error",
+    ),
+    "SELECT id, first_value(name) OVER (ORDER BY sold > 5) FROM shop": ("tie_sensitive_gold",),
+    "SELECT id, last_value(name) OVER (ORDER BY sold) FROM shop": ("scan_order_gold",),
+    "SELECT id, last_value(name) OVER (ORDER BY sold ROWS BETWEEN UNBOUNDED PRECEDING AND "
+    "UNBOUNDED FOLLOWING) FROM shop": (),
+    "SELECT id, nth_value(sold, 2) OVER (ORDER BY sold) FROM shop": (),
+    "SELECT name FROM (SELECT name, row_number() OVER (PARTITION BY city ORDER BY sold DESC) AS n "
+    "FROM shop) WHERE n = 1": ("tie_sensitive_gold",),
+    "SELECT name FROM (SELECT name, row_number() OVER (ORDER BY sold = 5 DESC) AS n FROM shop) "
+    "WHERE n = 2": ("tie_sensitive_gold",),
+    "SELECT sold, row_number() OVER (ORDER BY count(*) = 9) FROM shop GROUP BY sold": (
+        "tie_sensitive_gold",
+    ),
+    "SELECT city, row_number() OVER (ORDER BY count(*) DESC) FROM shop GROUP BY city": (),
+    "SELECT count(*) FROM (SELECT row_number() OVER (ORDER BY sold) n FROM shop) WHERE n > 1": (),
+    "SELECT a.n FROM (SELECT id, lead(id) OVER (ORDER BY sold) AS n FROM shop) AS a WHERE a.id = 1 "
+    "ORDER BY a.n LIMIT 1": ("tie_sensitive_gold",),
     # scan order
+    "SELECT city, group_concat(name) FROM shop GROUP BY city": ("scan_order_gold",),
+    "SELECT group_concat(name) FROM (SELECT name FROM shop ORDER BY sold)": ("scan_order_gold",),
+    "SELECT group_concat(name) FROM (SELECT name FROM shop ORDER BY name DESC)": (),
+    "SELECT group_concat(name ORDER BY sold) FROM shop": ("scan_order_gold",),
+    "SELECT id, group_concat(name) OVER (ORDER BY sold) FROM shop": ("scan_order_gold",),
+    "SELECT city, json_group_array(name) FROM shop GROUP BY city": ("scan_order_gold",),
+    "SELECT name, max(sold < 7) FROM shop GROUP BY city": ("scan_order_gold",),
+    "SELECT name FROM city WHERE id = (SELECT city FROM shop ORDER BY sold = 5 DESC)": (
+        "scan_order_gold",
+    ),
     "SELECT group_concat(name) FROM shop": ("scan_order_gold",),
     "SELECT group_concat(name ORDER BY id) FROM shop": (),
     # clock

@@ -1,4 +1,4 @@
-"""The same database under other conditions: scanned backwards, at another time, with other chance.
+"""The same database under other conditions: another row order, another time, other chance.
 
 A gold query whose result changes under them is not determined by the data. The conditions act
 through SQLite itself (a pragma, the clock of a virtual file system, a function of our own), never
@@ -8,13 +8,15 @@ through the query's text.
 import datetime
 import itertools
 import random
+from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from envbuild.records.execution import Limits, QueryResult
-from envbuild.sql.connect import open_read_only, read_only_uri
+from envbuild.sql.connect import open_read_only, quote_name, read_only_uri
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
 
 INSTANTS = ("1970-01-02 03:04:05", "2004-02-29 12:00:00", "2026-07-15 09:30:00", "2101-12-31 23:59")
@@ -45,6 +47,53 @@ def open_seeded(path: Path, *, seed: int, limits: Limits = DEFAULT_LIMITS) -> Se
     connection.create_scalar_function("random", number, 0)
     connection.create_scalar_function("randomblob", blob, 1)
     return Session(connection, limits=limits)
+
+
+class RowOrder(Enum):
+    """An order that rows may be put in by the order in which they arrive."""
+
+    KEPT = "kept"
+    REVERSED = "reversed"
+    SHUFFLED = "shuffled"
+    """So that of three rows the middle one changes too; the same at every run."""
+
+
+def open_ordered(path: Path, order: RowOrder, *, limits: Limits = DEFAULT_LIMITS) -> Session:
+    """A session in which `ORDER BY random()` puts rows in this order."""
+    connection = open_read_only(path)
+    connection.create_scalar_function("random", _arrivals(order), 0)
+    return Session(connection, limits=limits)
+
+
+def open_rearranged(path: Path, order: RowOrder, *, limits: Limits = DEFAULT_LIMITS) -> Session:
+    """A session in which every table hands out its rows in this order, keys and indexes or not.
+
+    A temporary view stands before each table; what a view lacks (`rowid`, MATCH) fails there.
+    """
+    connection = open_read_only(path)
+    connection.create_scalar_function("random", _arrivals(order), 0)
+    listed = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
+    for (name,) in connection.execute(listed + "ESCAPE '\\'", can_cache=False).fetchall():
+        table = quote_name(str(name))
+        connection.execute(
+            # LIMIT keeps SQLite from dropping the ORDER BY of an inner query
+            f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} ORDER BY random() LIMIT -1",
+            can_cache=False,
+        )
+    return Session(connection, limits=limits)
+
+
+def _arrivals(order: RowOrder) -> Callable[..., int]:
+    """What `random()` gives for the first, second, third … row it is asked for."""
+    arrivals, chance = itertools.count(), random.Random(0)
+
+    def place(*_: object) -> int:
+        arrived = next(arrivals)
+        if order is RowOrder.SHUFFLED:
+            return chance.getrandbits(62)
+        return arrived if order is RowOrder.KEPT else -arrived
+
+    return place
 
 
 class ClockedSession:
