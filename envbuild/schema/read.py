@@ -34,7 +34,7 @@ def read_schema(connection: Connection) -> Schema:
     """
     ordinary = _ordinary(connection)
     tables = tuple(_tables(connection, ordinary))
-    views = list(connection.execute(_VIEWS))
+    views = list(iter_rows(connection, _VIEWS))
     edges, missing = _edges(connection, {fold_name(t.name): t for t in tables}, ordinary)
     return Schema(
         tables=tables,
@@ -59,7 +59,7 @@ def count_declared_keys(connection: Connection) -> dict[str, int]:
 def _ordinary(connection: Connection) -> dict[str, tuple[bool, bool]]:
     return {
         name: (bool(without_rowid), bool(strict))
-        for name, kind, without_rowid, strict in connection.execute(_KINDS)
+        for name, kind, without_rowid, strict in iter_rows(connection, _KINDS)
         if kind == "table"
     }
 
@@ -67,7 +67,7 @@ def _ordinary(connection: Connection) -> dict[str, tuple[bool, bool]]:
 def _tables(connection: Connection, ordinary: dict[str, tuple[bool, bool]]) -> Iterator[Table]:
     columns: dict[str, list[Column]] = defaultdict(list)
     ddl: dict[str, str] = {}
-    for name, sql, column, kind, not_null, default, key, hidden in connection.execute(_COLUMNS):
+    for name, sql, column, kind, not_null, default, key, hidden in iter_rows(connection, _COLUMNS):
         if name not in ordinary:
             continue
         ddl[name] = sql
@@ -96,7 +96,7 @@ def _edges(
     connection: Connection, tables: dict[str, Table], ordinary: dict[str, tuple[bool, bool]]
 ) -> tuple[set[ForeignKey], set[MissingParent]]:
     declared: dict[tuple[str, int], list[tuple[Any, ...]]] = defaultdict(list)
-    for child, key, parent, source, target in connection.execute(_KEYS):
+    for child, key, parent, source, target in iter_rows(connection, _KEYS):
         if child in ordinary:
             declared[child, key].append((parent, source, target))
     edges, missing = set(), set()

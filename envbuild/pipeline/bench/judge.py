@@ -27,6 +27,7 @@ from envbuild.sql.comparing.f1 import GoldRows
 from envbuild.sql.connect import Connection, open_read_only
 from envbuild.sql.executor import Session
 from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.running.authorizer import Authorizer
 from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
 
@@ -35,6 +36,8 @@ TABLES, ROWS = 113, 69
 LONG_TABLES, LONG_ROWS = 12, 927
 """Of a BIRD-shaped one."""
 GOLDS = 40
+_LIMIT_WAYS = ("run and F1", "bare run", "bare, read-only")
+"""What limits cost beside the same engine bare, and bare under the same authorizer."""
 _CANDIDATES: tuple[Callable[[str], str], ...] = (
     lambda sql: sql,
     lambda sql: f"SELECT * FROM ({sql})",
@@ -52,7 +55,7 @@ def measure(rounds: int) -> list[dict[str, object]]:
         _write(long, tables=LONG_TABLES, rows=LONG_ROWS)
         pairs = _pairs(TABLES)
         taken, verdicts = _timed(small, pairs, rounds)
-        on_long, _ = _timed(long, _pairs(LONG_TABLES), rounds, ("run and F1", "bare run"))
+        on_long, _ = _timed(long, _pairs(LONG_TABLES), rounds, _LIMIT_WAYS)
     assert verdicts["BIRD's way"] == verdicts["official@1"]
     assert verdicts["test-suite's way"] == verdicts["testsuite@1"]
     shape = f"{TABLES} tables x {ROWS} rows, {len(pairs)} pairs"
@@ -60,8 +63,11 @@ def measure(rounds: int) -> list[dict[str, object]]:
         _line(f"official@1, {shape}", taken, "official@1", "BIRD's way"),
         _line(f"testsuite@1, {shape}", taken, "testsuite@1", "test-suite's way"),
         _line("reward: tier, F1, join share, digest", taken, "reward", "BIRD's way"),
-        _line(f"limits, caps and F1, {ROWS} rows a table", taken, "run and F1", "bare run"),
-        _line(f"limits, caps and F1, {LONG_ROWS} rows a table", on_long, "run and F1", "bare run"),
+        *(
+            _line(f"limits, caps and F1, {rows} rows a table", times, _LIMIT_WAYS[0], peer)
+            for rows, times in ((ROWS, taken), (LONG_ROWS, on_long))
+            for peer in _LIMIT_WAYS[1:]
+        ),
     ]
 
 
@@ -69,8 +75,14 @@ def _timed(
     path: Path, pairs: Sequence[tuple[str, str]], rounds: int, names: Sequence[str] = ()
 ) -> tuple[dict[str, list[float]], dict[str, list[bool]]]:
     """Microseconds a pair of each way, round by round, and what each way says of the pairs."""
-    with Session.open_file(path) as session, closing(open_read_only(path)) as bare:
+    with (
+        Session.open_file(path) as session,
+        closing(open_read_only(path)) as bare,
+        closing(open_read_only(path)) as guarded,
+    ):
+        guarded.authorizer = Authorizer().check
         ways = _ways(path, session, bare, pairs)
+        ways[_LIMIT_WAYS[2]] = lambda: [_fetch_bare(guarded, sql) for sql, _ in pairs]
         ways = {name: ways[name] for name in names or ways}
         verdicts = {name: way() for name, way in ways.items()}
         taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -119,10 +131,12 @@ def _ways(
             for sql, gold in pairs
         ],
         "run and F1": lambda: [rows[gold].f1(session.run(sql).rows) == 1.0 for sql, gold in pairs],
-        "bare run": lambda: [
-            bool(bare.execute(sql, can_cache=False).fetchall()) for sql, _ in pairs
-        ],
+        "bare run": lambda: [_fetch_bare(bare, sql) for sql, _ in pairs],
     }
+
+
+def _fetch_bare(connection: Connection, sql: str) -> bool:
+    return bool(connection.execute(sql, can_cache=False).fetchall())
 
 
 def _stored(gold: str, result: QueryResult) -> GoldResult:

@@ -3,8 +3,8 @@
 `sql.executor` decides where a statement runs and with which strictness; this is the run itself.
 """
 
-import math
 import time
+from collections.abc import Iterator
 from enum import Enum
 from itertools import islice
 
@@ -64,14 +64,23 @@ class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs into
 class Run:
     """One statement's use of its limits, on a connection that nobody else uses meanwhile."""
 
-    statements = 0
-    columns: tuple[str, ...] = ()
-    spent = ""
-    looked = False
-    next_scan = math.inf
-    memory_before = 0
-    steps_a_check = _LAZY_STEPS
-    steps_left = _PREPARE_STEPS
+    __slots__ = (
+        "authorizer",
+        "columns",
+        "connection",
+        "deadline",
+        "limits",
+        "looked",
+        "memory_before",
+        "mode",
+        "next_scan",
+        "spent",
+        "statements",
+        "steps_a_check",
+        "steps_left",
+    )
+    memory_before: int
+    next_scan: float
 
     def __init__(
         self,
@@ -81,35 +90,41 @@ class Run:
         authorizer: Authorizer,
         deadline: float,
     ) -> None:
+        """`deadline`: the `time.monotonic()` at which the wall clock is spent."""
         self.connection = connection
         self.limits = limits
         self.mode = mode
         self.authorizer = authorizer
         self.deadline = deadline
-        """`time.monotonic()` at which the wall clock is spent."""
-        if mode is not _QUICK:
-            self.steps_a_check = _CAREFUL_STEPS
+        self.statements = 0
+        self.columns: tuple[str, ...] = ()
+        self.spent = ""
+        self.looked = False
+        self.steps_a_check = _LAZY_STEPS if mode is _QUICK else _CAREFUL_STEPS
+        self.steps_left = _PREPARE_STEPS
 
     def result(self, sql: str) -> QueryResult:
         """What the statement came to. Raises NotHere, and UnicodeDecodeError for undecodable text.
 
         The connection is left as it was found: no handler, authorizer or limit stays behind.
         """
-        connection, limits = self.connection, self.limits
-        self.authorizer.reset()
+        connection, authorizer = self.connection, self.authorizer
+        authorizer.reset()
         before = connection.authorizer
-        longest = limits.value_bytes
+        longest = self.limits.value_bytes
         if self.mode is _QUICK and longest > SHORT_VALUE:
             longest = SHORT_VALUE
         length = connection.limit(_LENGTH, longest)
-        connection.authorizer = self.authorizer.check
+        connection.authorizer = authorizer.check
         connection.set_progress_handler(self._look, self.steps_a_check)
         cursor = connection.cursor()
         cursor.exec_trace = self._starts
         try:
-            found = self._fetch(cursor, sql)
+            found = self._fetch(cursor.execute(sql, can_cache=False))
+            if not self.looked:
+                return found
             cursor.close(True)
-            return self._spilled() or found if self.looked else found
+            return self._spilled() or found
         except apsw.Error as e:
             return self._failed(e)
         except MemoryError:
@@ -117,9 +132,9 @@ class Run:
         except RecursionError:
             return QueryResult(outcome=Outcome.ERROR, error="the statement is nested too deeply")
         finally:
+            cursor.close(True)
             if self.looked:
                 _RUNNING.discard(self)
-            cursor.close(True)
             connection.set_progress_handler(None)
             connection.authorizer = before
             connection.limit(_LENGTH, length)
@@ -132,26 +147,29 @@ class Run:
         description = cursor.get_description()
         if self.statements > 1 or not description or not cursor.is_readonly:
             return False
-        if self._may_run_on(sql):
-            raise NotHere(_ISOLATED)
-        self.columns = tuple([column[0] for column in description])
-        if self.authorizer.slow_calls and self.mode is _QUICK:
-            self.steps_a_check = _watchful_steps(self.limits.seconds)
-            self.connection.set_progress_handler(self._look, self.steps_a_check)
-        self.steps_left = max(self.limits.vm_steps, self.steps_a_check)
+        self.columns = tuple([name for name, _ in description])
+        self.steps_left = self.limits.vm_steps
+        authorizer = self.authorizer
+        if self.mode is not _QUICK or authorizer.slow_calls or authorizer.unstoppable:
+            self._be_watchful(sql)
         return True
 
-    def _may_run_on(self, sql: str) -> bool:
-        """Could this run longer, or take more, than SQLite's callback lets us see in this mode?
+    def _be_watchful(self, sql: str) -> None:
+        """For a statement of which single steps may last. Raises NotHere where they may for long.
 
-        The callback comes with jumps only: between two of them every call in the text may run.
+        SQLite's callback comes with jumps only: between two of them every call may run.
         """
         if self.mode is _ISOLATED:
-            return False
-        slow_calls = self.authorizer.slow_calls
+            return
+        slow_calls, unstoppable = self.authorizer.slow_calls, self.authorizer.unstoppable
         if self.mode is _CAREFUL:
-            return self.authorizer.unstoppable or slow_calls > 0 or len(sql) > _CAREFUL_CHARACTERS
-        return self.authorizer.unstoppable or slow_calls > _SLOW_CALLS
+            if unstoppable or slow_calls or len(sql) > _CAREFUL_CHARACTERS:
+                raise NotHere(_ISOLATED)
+        elif unstoppable or slow_calls > _SLOW_CALLS:
+            raise NotHere(_ISOLATED)
+        else:
+            self.steps_a_check = _watchful_steps(self.limits.seconds)
+            self.connection.set_progress_handler(self._look, self.steps_a_check)
 
     def _look(self) -> bool:
         """SQLite's callback every `steps_a_check` instructions: True interrupts."""
@@ -190,35 +208,43 @@ class Run:
             return None
         return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of temporary space")
 
-    def _fetch(self, cursor: apsw.Cursor, sql: str) -> QueryResult:
-        limits = self.limits
-        source = iter(cursor.execute(sql, can_cache=False))
+    def _fetch(self, source: Iterator[Row]) -> QueryResult:
+        """All rows, or the first ones within the caps."""
         if self.statements != 1:
             return QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
-        columns = self.columns
-        quick = self.mode is _QUICK
-        chunk = CHUNK_CELLS // len(columns) or 1 if quick else 1
-        left, most = limits.result_bytes, limits.rows
-        free = left // ((SHORT_VALUE + 8) * len(columns)) if quick else 0
-        rows: list[Row] = []
+        limits, columns = self.limits, self.columns
+        if self.mode is not _QUICK:
+            return self._fetch_chunks(source, [], chunk=1, free=0)
+        chunk = CHUNK_CELLS // len(columns) or 1
+        # So many rows are within the bytes even at their longest: nothing needs counting.
+        free = limits.result_bytes // ((SHORT_VALUE + 8) * len(columns))
+        first = list(islice(source, min(chunk, free, limits.rows) + 1))
+        if len(first) <= free and len(first) <= limits.rows and len(first) <= chunk:
+            return QueryResult(outcome=_OK, columns=columns, rows=tuple(first))
+        return self._fetch_chunks(source, first, chunk=chunk, free=free)
+
+    def _fetch_chunks(
+        self, source: Iterator[Row], rows: list[Row], *, chunk: int, free: int
+    ) -> QueryResult:
+        """Rows in chunks, after those that are there; their bytes count from `free` rows on."""
+        most, left = self.limits.rows, self.limits.result_bytes
+        counted, exhausted = 0, False
         while True:
-            wanted = most + 1 - len(rows)
-            if wanted > chunk:
-                wanted = chunk
-            found: list[Row] = list(islice(source, wanted))
-            rows += found
-            if len(rows) > free:  # so many rows could, at their longest, be too many bytes
-                size = len(_encode(found if free < 0 else rows))
-                free = -1
-                left -= size
+            if len(rows) > free:
+                left -= len(_encode(rows[counted:]))
+                counted = len(rows)
                 if left < 0:  # the count of a chunk adds a few bytes of its own
-                    kept, left = _rows_within(rows, limits.result_bytes)
+                    kept, left = _rows_within(rows, self.limits.result_bytes)
                     if kept < len(rows):
                         return self._truncated(rows[: min(kept, most)])
             if len(rows) > most:
                 return self._truncated(rows[:most])
-            if len(found) < wanted:
-                return QueryResult(outcome=_OK, columns=columns, rows=tuple(rows))
+            if exhausted:
+                return QueryResult(outcome=_OK, columns=self.columns, rows=tuple(rows))
+            wanted = min(chunk, most + 1 - len(rows))
+            found = list(islice(source, wanted))
+            rows += found
+            exhausted = len(found) < wanted
 
     def _truncated(self, rows: list[Row]) -> QueryResult:
         return QueryResult(
