@@ -1,7 +1,8 @@
 """The signal sample of a preflight: scored once, stored, turned into findings and plot points."""
 
 from collections import defaultdict
-from statistics import fmean, median
+from collections.abc import Iterable
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,8 @@ class MeasuredSignal(msgspec.Struct, frozen=True, kw_only=True):
     """What one corpus's signal adds to its report."""
 
     summary: "SignalSummary | None" = None
-    findings: "tuple[Finding, ...]" = ()
+    findings: "Iterable[Finding]" = ()
+    """Read from the scores as they are asked for, once."""
     points: "tuple[SignalPoint, ...]" = ()
 
 
@@ -57,11 +59,11 @@ def measure_signal(
     if signal is None or not covers(signal, wanted=wanted, verdict="ordered@1", seed=seed):
         signal = _scored(measured, wanted, seed, workers, engine, quiet)
         write_signal(folder, signal)
-    if not signal.scores:
+    if not signal.summary.sampled:
         return MeasuredSignal()
     findings = signal_findings(signal.scores, signal.summary, thresholds)
     return MeasuredSignal(
-        summary=signal.summary, findings=tuple(findings), points=_points(measured, signal)
+        summary=signal.summary, findings=findings, points=_points(measured, signal)
     )
 
 
@@ -90,18 +92,19 @@ def _scored(
 
 def _points(measured: "MeasuredCorpus", signal: "CorpusSignal") -> "tuple[SignalPoint, ...]":
     from envbuild.records.preflight import SignalPoint
+    from envbuild.signal.summary import Shares
 
-    scores: dict[str, list[float]] = defaultdict(list)
+    scores: dict[str, Shares] = defaultdict(Shares)
     for score in signal.scores:
         if score.signal_high is not None:
-            scores[score.db_id].append(score.signal_high)
+            scores[score.db_id].add(score.signal_high)
     rows = {d.row.db_id: list((d.counts or {}).values()) for d in measured.databases}
     return tuple(
         SignalPoint(
             db_id=db_id,
             median_rows=float(median(rows[db_id])),
-            signal=fmean(scores[db_id]),
-            scored=len(scores[db_id]),
+            signal=scores[db_id].mean or 0.0,
+            scored=scores[db_id].counts.total(),
         )
         for db_id in sorted(scores)
         if rows.get(db_id)

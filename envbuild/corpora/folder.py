@@ -17,7 +17,8 @@ from envbuild.corpora.folder_files import (
     SQLITE_ENDINGS,
 )
 from envbuild.errors import CorpusFolderError
-from envbuild.io.parquet import iter_records, read_records
+from envbuild.io.grouped import first_record
+from envbuild.io.parquet import iter_records, open_parquet, read_records
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
 __all__ = [
@@ -106,6 +107,20 @@ class CorpusFolder:
         """The questions, a row group at a time."""
         if self.catalogued:
             yield from iter_records(self.root / "questions.parquet", Question)
+
+    @property
+    def num_questions(self) -> int:
+        """Questions of the corpus, every phrasing."""
+        if not self.catalogued:
+            return 0
+        return int(open_parquet(self.root / "questions.parquet").metadata.num_rows)
+
+    def find_question(self, question_id: str) -> Question | None:
+        """The first question of this id; None where there is none."""
+        if not self.catalogued:
+            return None
+        file = self.root / "questions.parquet"
+        return first_record(file, Question, by="question_id", value=question_id)
 
     def rejects(self) -> list[Reject]:
         """Everything materialize did not take."""

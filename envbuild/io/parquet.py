@@ -17,6 +17,8 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 GROUP_ROWS = 64 * 1024
 """Rows a row group holds: few enough to stream, enough to compress."""
+READ_ROWS = 8192
+"""Rows made into records at once."""
 
 _ARROW: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -47,12 +49,14 @@ def write_records(
     schema: pa.Schema,
     *,
     metadata: dict[str, str] | None = None,
+    group: int = GROUP_ROWS,
 ) -> int:
     """Writes records to one Parquet file, whole or not at all; returns how many.
 
-    Rows are written in the order given; sort them first where bytes must not depend on it.
+    Rows are written in the order given; sort them first where bytes must not depend on it. `group`
+    rows make a row group, and as many records are in memory at once.
     """
-    return write_batches(path, _batches(records, schema), schema, metadata=metadata)
+    return write_batches(path, _batches(records, schema, group), schema, metadata=metadata)
 
 
 def write_batches(
@@ -104,16 +108,28 @@ def iter_records(path: Path, record: type[R]) -> Iterator[R]:
     records raises CorpusFolderError.
     """
     file = open_parquet(path)
-    known = [name for name in record.__struct_fields__ if name in file.schema_arrow.names]
-    batches = file.iter_batches(columns=known, batch_size=8192)
+    batches = file.iter_batches(columns=columns_known(file, record), batch_size=READ_ROWS)
     while True:
         try:
-            if (batch := next(batches, None)) is None:
-                return
-            rows: list[R] = msgspec.convert(batch.to_pylist(), list[record])  # type: ignore[valid-type]
-        except (pa.ArrowException, OSError, ValueError) as e:  # ValueError: no such record, no text
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as e:
             raise CorpusFolderError(f"{path} is damaged or not ours: {e}") from e
-        yield from rows
+        if batch is None:
+            return
+        yield from to_records(path, batch, record)
+
+
+def columns_known(file: pq.ParquetFile, record: type[msgspec.Struct]) -> list[str]:
+    """The fields of a record type that a file has as columns."""
+    return [name for name in record.__struct_fields__ if name in file.schema_arrow.names]
+
+
+def to_records(path: Path, batch: pa.RecordBatch, record: type[R]) -> list[R]:
+    """The rows of a batch of the file at `path`; CorpusFolderError where they are no records."""
+    try:
+        return msgspec.convert(batch.to_pylist(), list[record])  # type: ignore[valid-type]
+    except (pa.ArrowException, ValueError) as e:  # ValueError: no such record, no text
+        raise CorpusFolderError(f"{path} is damaged or not ours: {e}") from e
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -144,11 +160,13 @@ def _cells(records: Sequence[msgspec.Struct], field: pa.Field) -> list[Any]:
     return [msgspec.to_builtins(cell) for cell in cells] if nested else cells
 
 
-def _batches(records: Iterable[msgspec.Struct], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    records: Iterable[msgspec.Struct], schema: pa.Schema, group: int
+) -> Iterator[pa.RecordBatch]:
     chunk: list[msgspec.Struct] = []
     for record in records:
         chunk.append(record)
-        if len(chunk) == GROUP_ROWS:
+        if len(chunk) == group:
             yield columns_of(chunk, schema)
             chunk = []
     if chunk:

@@ -1,5 +1,7 @@
 """How well a database tells a gold query from wrong ones (`signal@1`)."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -116,5 +118,5 @@ class CorpusSignal(msgspec.Struct, frozen=True, kw_only=True):
     """A corpus's scores and what they come to."""
 
     summary: SignalSummary
-    scores: tuple[SignalScore, ...]
-    """One a question looked at, by question_id."""
+    scores: Iterable[SignalScore]
+    """One a question looked at, by question_id; on the disk where there are many."""

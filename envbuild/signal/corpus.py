@@ -1,27 +1,28 @@
 """A corpus's signal: sampled golds scored database by database, over any number of workers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
-from envbuild.engine.shards import chunked
 from envbuild.errors import CorpusError, CorpusFolderError
+from envbuild.io.sorted_records import SortedRecords
 from envbuild.records.signal import CorpusSignal, SignalScore
 from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
-from envbuild.signal.sample import MOST_A_DATABASE, SAMPLE, SampledGold, sample_golds
+from envbuild.signal.sample import MOST_A_DATABASE, SAMPLE, SampledGold, iter_golds
 from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, null_score, score_question
-from envbuild.signal.summary import summarize
+from envbuild.signal.summary import ScoreTally, score_order
 from envbuild.sql.connect import SQLiteError
 from envbuild.sql.executor import Session
 from envbuild.sql.mutants.compiler import Compiler
 
-DATABASES_A_SHARD = 8
-"""A few tenths of a second of work."""
+DATABASES_A_SHARD, GOLDS_A_SHARD = 8, 160
+"""At most so many of either, but never less than a database: seconds of work."""
 
 
 class DatabaseGolds(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,13 @@ class DatabaseGolds(msgspec.Struct, frozen=True, kw_only=True):
     variants: int
     seed: int
     verdict: str
+
+
+class ScoredGold(NamedTuple):
+    """A gold's score, and all the questions it stands for."""
+
+    question_ids: tuple[str, ...]
+    score: SignalScore
 
 
 def score_corpus(
@@ -52,33 +60,31 @@ def score_corpus(
 
     `wanted` None scores every question; `variants` fillings of each database stand behind the
     presumed equivalents, 0 for none. `on_scored` hears how many golds each shard scored. The
-    result is the same for any number of workers.
+    result is the same for any number of workers, and memory does not grow with the questions.
     """
-    questions = folder.questions()
-    golds = sample_golds(questions, wanted=wanted, most_a_database=most_a_database, seed=seed)
-    scores: list[SignalScore] = []
-    work = list(_by_database(folder, golds, variants=variants, seed=seed, verdict=verdict))
-    for found in run_shards(
-        score_databases, chunked(work, DATABASES_A_SHARD), workers=workers, engine=engine
-    ):
+    golds = iter_golds(folder, wanted=wanted, most_a_database=most_a_database, seed=seed)
+    work = _by_database(folder, golds, variants=variants, seed=seed, verdict=verdict)
+    scores = SortedRecords(SignalScore, score_order, near=folder.root)
+    tally = ScoreTally()
+    for found in run_shards(score_databases, _shards(work), workers=workers, engine=engine):
         if on_scored:
             on_scored(len(found))
-        scores += found
-    scores = _one_a_question(golds, scores)
-    summary = summarize(
-        scores,
-        corpus=folder.name,
-        questions=questions,
-        verdict=verdict,
-        wanted=wanted,
-        seed=seed,
-    )
-    return CorpusSignal(summary=summary, scores=tuple(scores))
+        for question_ids, score in found:
+            for question_id in question_ids:
+                named = msgspec.structs.replace(score, question_id=question_id)
+                scores.add(named)
+                tally.add(named)
+    summary = tally.summary(folder, verdict=verdict, wanted=wanted, seed=seed)
+    return CorpusSignal(summary=summary, scores=scores)
 
 
-def score_databases(work: Sequence[DatabaseGolds]) -> list[SignalScore]:
-    """The scores of each database's golds, in order; named by the gold's first question."""
-    return [score for one in work for score in score_database(one)]
+def score_databases(work: Sequence[DatabaseGolds]) -> list[ScoredGold]:
+    """Each database's golds and their scores, in order; named by the gold's first question."""
+    return [
+        ScoredGold(gold.question_ids, score)
+        for one in work
+        for gold, score in zip(one.golds, score_database(one), strict=True)
+    ]
 
 
 def score_database(work: DatabaseGolds) -> list[SignalScore]:
@@ -124,7 +130,7 @@ def _score_golds(work: DatabaseGolds, session: Session) -> Iterator[SignalScore]
 
 def _by_database(
     folder: CorpusFolder,
-    golds: Sequence[SampledGold],
+    golds: Iterable[SampledGold],
     *,
     variants: int,
     seed: int,
@@ -146,16 +152,15 @@ def _by_database(
         )
 
 
-def _one_a_question(
-    golds: Sequence[SampledGold], scores: Sequence[SignalScore]
-) -> list[SignalScore]:
-    """A score for every question that asks a scored gold, by question_id."""
-    asked_by = {(gold.db_id, gold.question_ids[0]): gold.question_ids for gold in golds}
-    return sorted(
-        (
-            msgspec.structs.replace(score, question_id=question_id)
-            for score in scores
-            for question_id in asked_by[score.db_id, score.question_id]
-        ),
-        key=lambda score: (score.question_id, score.db_id),
-    )
+def _shards(work: Iterable[DatabaseGolds]) -> Iterator[list[DatabaseGolds]]:
+    """A few databases at a time: eight of a sample, fewer where every gold is scored."""
+    shard: list[DatabaseGolds] = []
+    golds = 0
+    for one in work:
+        shard.append(one)
+        golds += len(one.golds)
+        if len(shard) >= DATABASES_A_SHARD or golds >= GOLDS_A_SHARD:
+            yield shard
+            shard, golds = [], 0
+    if shard:
+        yield shard

@@ -1,16 +1,29 @@
 """signal.parquet in a corpus folder: the scores, what drew them, and of which corpus."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
 from envbuild.io.files import sha256_file
-from envbuild.io.parquet import arrow_schema, parquet_metadata, read_records, write_records
+from envbuild.io.parquet import arrow_schema, iter_records, parquet_metadata, write_records
 from envbuild.records.signal import CorpusSignal, SignalScore, SignalSummary
 
 SIGNAL_FILE = "signal.parquet"
 SIGNAL_FORMAT = "envbuild.signal/1"
+SCORES_A_GROUP = 8192
+"""A score quotes up to a dozen queries: a row group of questions would take half a gigabyte."""
+
+
+class StoredScores:
+    """The scores of a signal.parquet, read anew each time they are iterated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[SignalScore]:
+        return iter_records(self.path, SignalScore)
 
 
 def write_signal(folder: CorpusFolder, signal: CorpusSignal) -> Path:
@@ -21,7 +34,8 @@ def write_signal(folder: CorpusFolder, signal: CorpusSignal) -> Path:
         "corpus_sha256": sha256_file(folder.root / INDEX_FILE),
         "summary": msgspec.json.encode(signal.summary).decode(),
     }
-    write_records(path, signal.scores, arrow_schema(SignalScore), metadata=metadata)
+    schema = arrow_schema(SignalScore)
+    write_records(path, signal.scores, schema, metadata=metadata, group=SCORES_A_GROUP)
     return path
 
 
@@ -37,7 +51,7 @@ def read_signal(folder: CorpusFolder) -> CorpusSignal | None:
         return None
     return CorpusSignal(
         summary=msgspec.json.decode(metadata["summary"], type=SignalSummary),
-        scores=tuple(read_records(path, SignalScore)),
+        scores=StoredScores(path),
     )
 
 

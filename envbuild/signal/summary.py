@@ -1,10 +1,10 @@
 """What a corpus's scores come to: the figures preflight shows, and their findings."""
 
-import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
-from envbuild.records.corpus import Question
+from envbuild.corpora.folder import CorpusFolder
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.signal import (
     AliveOperator,
@@ -19,42 +19,107 @@ WRONG_QUERIES = 4
 """Mutants shown in the worked example."""
 
 
-def summarize(
-    scores: Sequence[SignalScore],
-    *,
-    corpus: str = "",
-    questions: Sequence[Question],
-    verdict: str,
-    wanted: int | None = None,
-    seed: int = 0,
-) -> SignalSummary:
-    """The summary of the scores; means are None where nothing could be scored."""
-    scored = [score for score in scores if score.signal_high is not None]
-    high = [score.signal_high for score in scored if score.signal_high is not None]
-    low = [score.signal_low for score in scored if score.signal_low is not None]
-    reasons = Counter(score.reason for score in scores if score.reason)
-    return SignalSummary(
-        corpus=corpus,
-        questions=len(questions),
-        sampled=len(scores),
-        scored=len(scored),
-        unscored=dict(sorted(reasons.items())),
-        empty_golds=sum(score.gold_rows == 0 for score in scored),
-        mean_low=statistics.fmean(low) if low else None,
-        mean_high=statistics.fmean(high) if high else None,
-        median=statistics.median(high) if high else None,
-        share_below_half=sum(value < 0.5 for value in high) / len(high) if high else None,
-        variants=max((score.variants for score in scored), default=0),
-        top_alive=_top_alive(scored),
-        example=_example(scored, questions),
-        verdict=verdict,
-        wanted=wanted,
-        seed=seed,
-    )
+class Shares:
+    """Scores counted by value: shares of at most a dozen mutants take few different values."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[float] = Counter()
+
+    def add(self, share: float) -> None:
+        """Counts one score."""
+        self.counts[share] += 1
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, rounded once as `statistics.fmean` rounds it; None where nothing was added."""
+        exact = sum((Fraction(share) * times for share, times in self.counts.items()), Fraction())
+        return float(exact) / self.counts.total() if self.counts else None
+
+    @property
+    def median(self) -> float | None:
+        """The median; the mean of the two in the middle of an even number of scores."""
+        total = self.counts.total()
+        return (self._at((total - 1) // 2) + self._at(total // 2)) / 2 if total else None
+
+    def below(self, limit: float) -> float | None:
+        """The share of scores under a limit."""
+        under = sum(times for share, times in self.counts.items() if share < limit)
+        return under / self.counts.total() if self.counts else None
+
+    def _at(self, place: int) -> float:
+        for share, times in sorted(self.counts.items()):
+            if place < times:
+                return share
+            place -= times
+        raise IndexError(place)
+
+
+class ScoreTally:
+    """Adds up scores one by one, in any order, without keeping them."""
+
+    def __init__(self) -> None:
+        self.sampled = self.empty_golds = self.variants = 0
+        self.low, self.high = Shares(), Shares()
+        self.reasons: Counter[str] = Counter()
+        self.alive: Counter[str] = Counter()
+        self.tried: Counter[str] = Counter()
+        self.plainest: SignalScore | None = None
+        """The score that makes the best example."""
+
+    def add(self, score: SignalScore) -> None:
+        """Counts one question's score."""
+        self.sampled += 1
+        if score.reason:
+            self.reasons[score.reason] += 1
+        if score.signal_high is None or score.signal_low is None:
+            return
+        self.low.add(score.signal_low)
+        self.high.add(score.signal_high)
+        self.empty_golds += score.gold_rows == 0
+        self.variants = max(self.variants, score.variants)
+        self.alive.update(score.alive)
+        self.tried.update(score.operators)
+        if score.alive and (self.plainest is None or _plainness(score) < _plainness(self.plainest)):
+            self.plainest = score
+
+    def summary(
+        self, folder: CorpusFolder, *, verdict: str, wanted: int | None = None, seed: int = 0
+    ) -> SignalSummary:
+        """The summary; means are None where nothing could be scored."""
+        return SignalSummary(
+            corpus=folder.name,
+            questions=folder.num_questions,
+            sampled=self.sampled,
+            scored=self.high.counts.total(),
+            unscored=dict(sorted(self.reasons.items())),
+            empty_golds=self.empty_golds,
+            mean_low=self.low.mean,
+            mean_high=self.high.mean,
+            median=self.high.median,
+            share_below_half=self.high.below(0.5),
+            variants=self.variants,
+            top_alive=self._top_alive(),
+            example=_example(self.plainest, folder) if self.plainest else None,
+            verdict=verdict,
+            wanted=wanted,
+            seed=seed,
+        )
+
+    def _top_alive(self) -> tuple[AliveOperator, ...]:
+        ranked = sorted(self.alive.items(), key=lambda pair: (-pair[1], pair[0]))
+        return tuple(
+            AliveOperator(operator=operator, alive=count, mutants=self.tried[operator])
+            for operator, count in ranked[:NAMED_OPERATORS]
+        )
+
+
+def score_order(score: SignalScore) -> tuple[str, str]:
+    """The order of signal.parquet."""
+    return score.question_id, score.db_id
 
 
 def signal_findings(
-    scores: Sequence[SignalScore],
+    scores: Iterable[SignalScore],
     summary: SignalSummary,
     thresholds: SignalThresholds | None = None,
 ) -> Iterator[Finding]:
@@ -98,27 +163,13 @@ def corpus_severity(summary: SignalSummary, thresholds: SignalThresholds) -> Sev
     return None
 
 
-def _top_alive(scored: Sequence[SignalScore]) -> tuple[AliveOperator, ...]:
-    alive = Counter(operator for score in scored for operator in score.alive)
-    tried = Counter(operator for score in scored for operator in score.operators)
-    ranked = sorted(alive.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(
-        AliveOperator(operator=operator, alive=count, mutants=tried[operator])
-        for operator, count in ranked[:NAMED_OPERATORS]
-    )
-
-
-def _example(scored: Sequence[SignalScore], questions: Sequence[Question]) -> SignalExample | None:
+def _example(best: SignalScore, folder: CorpusFolder) -> SignalExample:
     """The question that shows it best: its gold has rows, four kinds of change go unnoticed.
 
     That an empty result equals an empty result is plain, and so is one kind of change four times;
     among the rest the shortest SQL reads best.
     """
-    candidates = [score for score in scored if score.alive]
-    if not candidates:
-        return None
-    best = min(candidates, key=_plainness)
-    asked = next((q for q in questions if q.question_id == best.question_id), None)
+    asked = folder.find_question(best.question_id)
     return SignalExample(
         question_id=best.question_id,
         db_id=best.db_id,
@@ -129,9 +180,9 @@ def _example(scored: Sequence[SignalScore], questions: Sequence[Question]) -> Si
     )
 
 
-def _plainness(score: SignalScore) -> tuple[bool, int, int, str]:
+def _plainness(score: SignalScore) -> tuple[bool, int, int, tuple[str, str]]:
     kinds = min(len(set(score.alive)), WRONG_QUERIES)
-    return score.gold_rows == 0, -kinds, max(map(len, _shown(score))), score.question_id
+    return score.gold_rows == 0, -kinds, max(map(len, _shown(score))), score_order(score)
 
 
 def _shown(score: SignalScore) -> tuple[str, ...]:
