@@ -15,6 +15,9 @@ from envbuild.errors import CorpusFolderError, SourceError
 from envbuild.io import json_stream
 from envbuild.io.json_stream import iter_json
 from envbuild.materialize.corpus import build_corpus
+from envbuild.records.corpus import Reject
+from envbuild.sql.executor import Session
+from tests.shared import shared_data
 
 PACKED = json.dumps("\0envbuild packed/1")
 
@@ -141,6 +144,51 @@ def test_a_payload_kept_as_a_struct_is_read_like_its_json(tmp_path: Path) -> Non
     build_corpus(read_source(tmp_path), tmp_path / "out", workers=1)
     (corpus,) = open_corpora(tmp_path / "out")
     assert [table.rows_stored for table in corpus.tables()] == [2]
+
+
+def test_nan_in_a_record_costs_one_question(tmp_path: Path) -> None:
+    """Python writes NaN where pandas had nothing; JSON has no such token."""
+    nan = float("nan")
+    lines = [
+        record(id=1, question=nan),
+        record(id=2, sql=nan),
+        record(id=3, evidence=nan, difficulty=float("inf")),
+        record(id=4, payload={"t": [{"a": 1, "b": nan}, {"a": 2, "b": float("inf")}]}),
+    ]
+    corpus = materialized(tmp_path, "".join(lines))
+    assert [(q.question_id, q.evidence) for q in corpus.questions()] == [("3", ""), ("4", "")]
+    refused = {(r.question_id, r.reason) for r in corpus.rejects() if r.kind == "question"}
+    assert refused == {("1", "no_phrasing"), ("2", "no_gold_sql")}
+
+
+def test_nan_in_a_payload_kept_as_an_object_is_counted(tmp_path: Path) -> None:
+    rows = [{"a": 1, "b": float("nan")}, {"a": 2, "b": float("inf")}, {"a": 3, "b": "NaN"}]
+    corpus = materialized(tmp_path, record(payload={"t": rows}))
+    (row,) = corpus.databases()
+    with Session.open_file(corpus.database_path(row.db_id)) as session:
+        found = session.run("SELECT b FROM t ORDER BY a").rows
+    assert found == ((None,), ("Inf",), ("NaN",))
+    assert Counter(r.reason for r in corpus.rejects()) == {"nan_to_null": 1}
+
+
+@pytest.mark.parametrize("corpus", ["spider", "bird", "synsql"])
+def test_nan_in_a_published_question_file_costs_nothing_else(tmp_path: Path, corpus: str) -> None:
+    published = shared_data(corpus)
+    source = tmp_path / corpus
+    source.mkdir()
+    file = next(f for f in published.iterdir() if f.name in ("dev.json", "data.json"))
+    for other in published.iterdir():
+        if other != file:
+            (source / other.name).symlink_to(other)
+    questions = json.loads(file.read_text())
+    fields = {"question", "evidence", "external_knowledge"} & questions[5].keys()
+    questions[5] |= dict.fromkeys(fields, float("nan"))
+    (source / file.name).write_text(json.dumps(questions))
+    before, after = (list(read_source(folder).questions()) for folder in (published, source))
+    assert [n for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [5]
+    lost = after[5]
+    assert isinstance(lost, Reject)
+    assert lost.reason == "no_phrasing"
 
 
 def test_a_device_is_no_corpus() -> None:

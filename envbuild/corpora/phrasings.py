@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import Question, Reject
 
 _LEGACY_STYLES = {"verbose (original)": "verbose"}
@@ -50,12 +51,12 @@ def _phrasings(value: Any) -> dict[str, str]:
     """Style -> text; the style is empty where the row has one phrasing only."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            value = msgspec.json.decode(value)
+            value = decode_json(value)
         except msgspec.DecodeError:
             return {"": value}
     if isinstance(value, dict):
         return {
-            _LEGACY_STYLES.get(str(style), str(style)): text
+            _LEGACY_STYLES.get(str(style), _text(style)): _text(text)
             for style, text in value.items()
             if isinstance(text, str)
         }
@@ -66,7 +67,7 @@ def _names(value: Any) -> tuple[str, ...]:
     """A list of table names, or JSON text of one; what is neither gives none."""
     if isinstance(value, str) and value:
         try:
-            value = msgspec.json.decode(value)
+            value = decode_json(value)
         except msgspec.DecodeError:
             return ()
     return tuple(str(name) for name in value) if isinstance(value, list) else ()

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from envbuild.errors import CorpusFolderError, SourceError
-from envbuild.io.json_stream import iter_json
+from envbuild.io.json_stream import RawRecord, iter_json
 
 REPEATED_ROWS_A_BATCH = 256
 ROWS_A_BATCH = 1
 """Rows decoded at once where a cell may hold ten megabytes: no slower, and half the memory."""
 SMALL_ROWS_A_BATCH = 4096
 _RECORDS_LOOKED_AT = 100
-JsonRecord = dict[str, msgspec.Raw]
+_NO_CELL = (b"", b"NaN", b"Infinity", b"-Infinity")
 
 
 def columns_of(file: Path) -> set[str]:
@@ -24,7 +24,7 @@ def columns_of(file: Path) -> set[str]:
     if file.suffix == ".parquet":
         return set(_open_parquet(file).schema_arrow.names)
     keys: set[str] = set()
-    for record in islice(iter_json(file, JsonRecord), _RECORDS_LOOKED_AT):
+    for record in islice(iter_json(file, RawRecord), _RECORDS_LOOKED_AT):
         keys |= record.keys()
     return keys
 
@@ -42,7 +42,7 @@ def iter_cells(
     if file.suffix == ".parquet":
         yield from _iter_parquet(file, columns, large=large, repeated=repeated)
     else:
-        for record in iter_json(file, JsonRecord):
+        for record in iter_json(file, RawRecord):
             yield tuple(_json_cell(record.get(column)) for column in columns)
 
 
@@ -130,10 +130,13 @@ def _large_cell(scalar: Any) -> Any:
 
 
 def _json_cell(raw: msgspec.Raw | None) -> Any:
-    """A string or number as Python has it; an object or array as its JSON text."""
-    if raw is None:
+    """A string or number as Python has it; an object or array as its JSON text.
+
+    NaN or an infinity for a whole cell is nothing.
+    """
+    text = b"" if raw is None else bytes(raw)
+    if text in _NO_CELL:
         return None
-    text = bytes(raw)
     if text[:1] in b"{[":
         return text.decode("utf-8", "replace")
     try:

@@ -8,6 +8,7 @@ import msgspec
 from envbuild.corpora.source import Source
 from envbuild.errors import SourceError
 from envbuild.evaluate.predictions import read_predictions
+from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import DatabaseRecord, Question
 from envbuild.records.false_rewards import Answer
 
@@ -17,8 +18,8 @@ class _Line(msgspec.Struct):
 
     db_id: str
     gold_sql: str
-    predicted_sql: str
-    id: str | int = ""
+    predicted_sql: str | None
+    """None, as null or NaN, where there is no prediction."""
 
 
 def database_paths(source: Source) -> dict[str, Path]:
@@ -80,6 +81,6 @@ def _own_golds(path: Path) -> list[_Line]:
     except OSError as e:
         raise SourceError(f"cannot read {path}: {e.strerror}") from None
     try:
-        return [msgspec.json.decode(line, type=_Line) for line in lines if line.strip()]
+        return [msgspec.convert(decode_json(line), _Line) for line in lines if line.strip()]
     except msgspec.MsgspecError:
         return []

@@ -7,16 +7,20 @@ JSON lines with `question_id` or `id` and `predicted_sql`, `prediction`, `pred` 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from envbuild.errors import SourceError, UsageError
+from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import Question
 
 BIRD_SEPARATOR = "\t----- bird -----\t"
 KEYS = ("auto", "id", "position")
 _SQL_NAMES = ("predicted_sql", "prediction", "pred_sql", "pred", "sql", "SQL")
 _ID_NAMES = ("question_id", "id", "instance_id")
+_NO_ID = "(no id)"
+"""The key of an entry whose id is null or NaN: no question is called so."""
 
 
 class Predictions(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,21 +60,24 @@ def read_predictions(
     return _match_lines(text, questions)
 
 
-def _json_object(text: str) -> dict[str, str] | None:
-    """The whole text as one `{key: SQL}` object; None where it is a line of JSON lines."""
+def _json_object(text: str) -> dict[str, Any] | None:
+    """The whole text as one `{key: SQL}` object; None where it is a line of JSON lines.
+
+    What is no text (null, NaN, the number that BIRD's own script writes) is no prediction.
+    """
     try:
-        whole = msgspec.json.decode(text, type=dict[str, str])
+        whole = msgspec.convert(decode_json(text), dict[str, Any])
     except msgspec.MsgspecError:
         return None
     return None if set(_ID_NAMES) & set(whole) else whole
 
 
 def _match_bird(
-    whole: Mapping[str, str], questions: Sequence[Question], *, keys: str
+    whole: Mapping[str, Any], questions: Sequence[Question], *, keys: str
 ) -> Predictions:
     by_position = {str(i): q for i, q in enumerate(questions)}
     by_id = {q.question_id: q for q in questions}
-    split = {key: _split_bird(value) for key, value in whole.items()}
+    split = {key: _split_bird(sql if isinstance(sql, str) else "") for key, sql in whole.items()}
     if keys == "auto":
         keys = _tell_keys(split, by_position, by_id)
     index = by_id if keys == "id" else by_position
@@ -129,7 +136,7 @@ def _match_jsonl(text: str, questions: Sequence[Question]) -> Predictions:
         if not line.strip():
             continue
         try:
-            record = msgspec.json.decode(line, type=dict[str, object])
+            record = msgspec.convert(decode_json(line), dict[str, object])
         except msgspec.MsgspecError as e:
             raise SourceError(f"line {number} is not a JSON object: {e}") from None
         records.append(record)
@@ -157,7 +164,7 @@ def _match_records(
     unknown = []
     seen: set[str] = set()
     for entry, question in zip(entries, matched, strict=True):
-        if entry.key in seen:
+        if entry.key in seen and entry.key != _NO_ID:
             raise SourceError(f"{form}: question {entry.key!r} is predicted twice")
         seen.add(entry.key)
         if question is None:
@@ -178,7 +185,8 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 def _entry(record: object, *, form: str) -> _Entry:
     if not isinstance(record, dict):
         raise SourceError(f"{form}: every entry must be an object with an id and SQL")
-    key = next((str(record[name]) for name in _ID_NAMES if record.get(name) is not None), None)
+    ids = [record[name] for name in _ID_NAMES if name in record]
+    key = next((str(one) for one in ids if one is not None), _NO_ID if ids else None)
     name = next((name for name in _SQL_NAMES if name in record), None)
     if key is None or name is None:
         raise SourceError(
@@ -234,6 +242,6 @@ def _match_lines(text: str, questions: Sequence[Question]) -> Predictions:
 
 def _decode(text: str) -> Sequence[object]:
     try:
-        return msgspec.json.decode(text, type=list[object])
+        return msgspec.convert(decode_json(text), list[object])
     except msgspec.MsgspecError as e:
         raise SourceError(f"not a JSON array of predictions: {e}") from None

@@ -4,11 +4,12 @@ An array is cut where `}, {` stands between two records. That text may also lie 
 a nested list; a cut there leaves JSON that does not parse, and the cut before it is tried.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -21,6 +22,8 @@ LONGEST_RECORD = 512 * 1024 * 1024
 """Bytes without a possible end of a record; beyond, the text is taken to be malformed."""
 CUTS_TRIED = 16
 """Cuts tried in one chunk before more of the file is read."""
+RawRecord = dict[str, msgspec.Raw]
+"""An object whose values are JSON text, NaN and infinities in it as they were written."""
 _BOM = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}(\s*),\s*\{")
 """The group ends where the comma stands."""
@@ -32,6 +35,11 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 """A pair of surrogates, a lone one, or the start of any other escape."""
+_NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?(?:NaN|Infinity))\b', re.DOTALL)
+"""A string, passed over, or a token that Python and pandas write though JSON has none such."""
+_MARK = b'"\\u0001not finite: '
+"""Opens the string that stands for such a token while its record is cut into raw values."""
+_MARKED = re.compile(re.escape(_MARK) + rb'([^"]*)"')
 _LONE = 6
 """Bytes of a lone surrogate's escape, and of the one that stands for U+FFFD."""
 
@@ -40,7 +48,8 @@ def iter_json(path: Path, record: type[R]) -> Iterator[R]:
     """The records of a JSON array or of JSON lines, as `record`; unknown keys are skipped unread.
 
     An empty file, or an empty array, has none. A byte-order mark, blank lines and CRLF are fine;
-    the escape of a lone surrogate, which decoders refuse, is read as U+FFFD.
+    the escape of a lone surrogate, which decoders refuse, is read as U+FFFD. NaN and infinities,
+    no JSON either, are null, or stay in the text of a `RawRecord`.
     Raises SourceError, naming the place, for what is not JSON or not such records.
     """
     if not Path(path).is_file():
@@ -56,6 +65,56 @@ def iter_json(path: Path, record: type[R]) -> Iterator[R]:
             yield from _iter_lines(stream, path, record)
 
 
+def decode_json(text: str | bytes) -> Any:
+    """What JSON text holds: its NaN as None, its infinities as floats.
+
+    Raises msgspec.DecodeError where it is not JSON even so.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        try:
+            return json.loads(text, parse_constant=lambda name: _CONSTANTS[name])
+        except (ValueError, RecursionError):
+            pass
+        raise
+
+
+_CONSTANTS = {"NaN": None, "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class _Decoder(Generic[R]):
+    """Decodes records; where that fails, once more without NaN and infinities."""
+
+    def __init__(self, record: type[R], whole: Any) -> None:
+        self._raw = record == RawRecord
+        self._strict = msgspec.json.Decoder(whole)
+
+    def decode(self, text: bytearray | memoryview) -> Any:
+        """Raises as msgspec does; what it says is about the text as it is."""
+        try:
+            # a raw value is a view of what was decoded, and the buffer must stay free to grow
+            return self._strict.decode(bytes(text) if self._raw else text)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            written = bytes(text)
+            mended = _NOT_FINITE.sub(self._stand_in, written)
+            if mended == written:
+                raise
+        decoded = self._strict.decode(mended)
+        if self._raw:
+            for record in decoded if isinstance(decoded, list) else (decoded,):
+                for name, value in record.items():
+                    record[name] = msgspec.Raw(_MARKED.sub(rb"\1", bytes(value)))
+        return decoded
+
+    def _stand_in(self, found: re.Match[bytes]) -> bytes:
+        if found[1] is None:
+            return found[0]
+        return _MARK + found[1] + b'"' if self._raw else b"null"
+
+
 def _first_character(stream: BinaryIO) -> bytes:
     """The first byte that is no blank; the stream stands on it, or behind it where it is `[`."""
     while (character := stream.read(1)).isspace():
@@ -66,7 +125,7 @@ def _first_character(stream: BinaryIO) -> bytes:
 
 
 def _iter_array(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
-    decoder = msgspec.json.Decoder(list[record])  # type: ignore[valid-type]
+    decoder = _Decoder(record, list[record])  # type: ignore[valid-type]
     buffer, held = bytearray(CHUNK_BYTES), 1
     buffer[0:1] = b"["
     separator = b""
@@ -93,7 +152,7 @@ def _iter_array(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
 
 
 def _decode_start(
-    decoder: msgspec.json.Decoder[list[R]], buffer: bytearray, held: int, separator: bytes
+    decoder: _Decoder[R], buffer: bytearray, held: int, separator: bytes
 ) -> tuple[list[R], int, bytes]:
     """(records, place of the comma behind them, the text around it), or no records and 0.
 
@@ -129,7 +188,7 @@ def _cuts_from_the_end(
 
 
 def _iter_lines(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
-    decoder = msgspec.json.Decoder(record)
+    decoder = _Decoder(record, record)
     for number, line in enumerate(stream, 1):
         text = bytearray(line.strip())
         if not text:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from envbuild.errors import GoldError
+from envbuild.io.json_stream import decode_json
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import GoldSubject
 from envbuild.records.execution import Outcome, Row, Rows, Value
@@ -115,7 +116,7 @@ def _keyword_hint(gold: GoldSubject) -> str:
 def parse_stored(text: str) -> Rows | None:
     """The rows of a stored result (a JSON list of lists or objects); None where it is none."""
     try:
-        rows = msgspec.json.decode(text)
+        rows = decode_json(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
     if not isinstance(rows, list):

@@ -92,3 +92,24 @@ def test_ids_of_another_subset_are_matched_by_text_or_refused(tmp_path: Path) ->
     assert "question text" in read.said
     with pytest.raises(SourceError, match="another release or subset"):
         read_predictions(write(tmp_path, '{"id":"1","db_id":"b","sql":"B"}'), here)
+
+
+@pytest.mark.parametrize("nothing", ["NaN", "null", "0", "-Infinity"])
+def test_what_is_no_text_is_no_prediction_and_no_other_line_suffers(
+    tmp_path: Path, nothing: str
+) -> None:
+    bird_form = write(tmp_path, f'{{"7": {nothing}, "8": "B\\t----- bird -----\\ta"}}')
+    assert read_predictions(bird_form, BIRD, keys="id").sql == {"8": "B"}
+    records = [f'{{"id": 7, "sql": {nothing}}}', '{"id": 8, "sql": "B", "score": NaN}']
+    lines = write(tmp_path, "\n".join(records))
+    assert read_predictions(lines, BIRD).sql == {"8": "B"}
+    array = write(tmp_path, f"[{', '.join(records)}]")
+    assert read_predictions(array, BIRD).sql == {"8": "B"}
+
+
+def test_entries_without_an_id_are_counted_as_unknown(tmp_path: Path) -> None:
+    lost = '{"id": NaN, "sql": "A"}'
+    path = write(tmp_path, f'{lost}\n{{"id": "8", "sql": "B"}}\n{lost}')
+    read = read_predictions(path, BIRD)
+    assert read.sql == {"8": "B"}
+    assert read.unknown == ("(no id)", "(no id)")

@@ -11,12 +11,17 @@ import pytest
 
 from envbuild.errors import SourceError
 from envbuild.io import json_stream
-from envbuild.io.json_stream import iter_json
+from envbuild.io.json_stream import RawRecord, iter_json
 
 
 class Entry(msgspec.Struct):
     n: int
     text: str = ""
+
+
+class Loose(msgspec.Struct):
+    n: int
+    text: Any = None
 
 
 def tricky(count: int) -> list[dict[str, Any]]:
@@ -89,3 +94,28 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert sum(entry.n for entry in iter_json(file, Entry)) == 40_001
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 40_000  # KiB, for a file of 160 MB
+
+
+@pytest.mark.parametrize("chunk", [64, 200, 1000, 100_000])
+@pytest.mark.parametrize("lines", [False, True])
+def test_no_number_refuses_no_other_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, lines: bool
+) -> None:
+    monkeypatch.setattr(json_stream, "CHUNK_BYTES", chunk)
+    odd = {3: float("nan"), 50: float("inf"), 51: float("-inf"), 119: float("nan")}
+    records = [{**r, "text": odd.get(r["n"], r["text"] + "NaN, Infinity")} for r in tricky(120)]
+    file = tmp_path / "data.json"
+    file.write_text("\n".join(map(json.dumps, records)) if lines else json.dumps(records))
+    read = list(iter_json(file, Loose))
+    assert [r.text for r in read] == [
+        None if n in odd else r["text"] for n, r in enumerate(records)
+    ]
+    raw = [bytes(r["text"]) for r in iter_json(file, RawRecord)]
+    assert raw == [json.dumps(r["text"]).encode() for r in records]
+    assert json.loads(raw[51]) == float("-inf")
+
+
+def test_malformed_stays_malformed_beside_nan(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text('[{"n": 1, "text": NaN}, {"n": NaNs}]')
+    with pytest.raises(SourceError, match="malformed"):
+        list(iter_json(tmp_path / "data.json", Loose))
