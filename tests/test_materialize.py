@@ -239,3 +239,16 @@ def test_real_folders(
     (corpus,) = open_corpora(tmp_path)
     check_accounts(corpus)
     assert len(corpus.questions()) == questions
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_birds_column_descriptions_stay_beside_their_databases(tmp_path: Path, link: bool) -> None:
+    published = shared_data("bird")
+    summary = build_corpus(read_source(published), tmp_path, workers=1, link=link)
+    pattern = "*/database_description/*.csv"
+    theirs, ours = published / "dev_databases", tmp_path / summary.name / "databases"
+    expected = {p.relative_to(theirs): p.read_bytes() for p in theirs.glob(pattern)}
+    assert {p.relative_to(ours): p.read_bytes() for p in ours.glob(pattern)} == expected
+    assert summary.description_files == len(expected) == 18
+    index = json.loads((tmp_path / summary.name / "corpus.json").read_text())
+    assert index["counts"]["description_files"] == 18

@@ -8,6 +8,7 @@ import msgspec
 from envbuild.buckets.cut import cut_corpus, read_edges
 from envbuild.buckets.edges import Edges
 from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.spellings import one_spelling
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import arrow_schema
 from envbuild.preflight.measure import measure_corpus
@@ -76,11 +77,9 @@ def counts_block(folder: CorpusFolder | None) -> str:
         ("questions", f"{len({(q.db_id, q.question_id) for q in questions}):,}"),
         ("phrasings", f"{len(questions):,}"),
     ]
-    rows += [
-        (f"difficulty {difficulty}", f"{count:,}")
-        for difficulty, count in sorted(Counter(q.difficulty for q in questions).items())
-        if difficulty
-    ]
+    shown = one_spelling(q.difficulty for q in questions)
+    difficulties = Counter(shown[q.difficulty] for q in questions if q.difficulty.strip())
+    rows += [(f"difficulty {name}", f"{count:,}") for name, count in sorted(difficulties.items())]
     return markdown_table(("", "count"), rows)
 
 

@@ -20,7 +20,7 @@ def compare(
             help="Folders that `envbuild evaluate` wrote into; several seeds as A1,A2.",
         ),
     ],
-    rule: Annotated[str, typer.Option("--rule", help="official or strict.")] = "official",
+    rule: Annotated[str, typer.Option("--rule", help="official, strict or hidden.")] = "official",
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:

@@ -1,7 +1,7 @@
 """Policies compared in pairs on the questions they share, corrected for the number of pairs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -21,9 +21,15 @@ from envbuild.evaluate.statistics import (
 )
 from envbuild.io.parquet import iter_records
 from envbuild.records.evaluation import Comparison, QuestionVerdict
+from envbuild.records.verdict import Verdict
 
 VERDICTS_FILE = "evaluation.parquet"
-RULES = ("official", "strict")
+RULES: dict[str, Callable[[QuestionVerdict], bool | None]] = {
+    "official": lambda verdict: verdict.official_correct,
+    "strict": lambda verdict: verdict.strict_correct,
+    "hidden": lambda verdict: verdict.hidden == Verdict.EQUAL if verdict.hidden else None,
+}
+"""Whether an answer is right by each rule; None where it says nothing of it."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +48,11 @@ def read_side(text: str, *, rule: str = "official") -> Side:
     """One side from `FOLDER` or, for several seeds, `FOLDER,FOLDER,…`.
 
     A folder is one that `envbuild evaluate` wrote evaluation.parquet into; the file itself will do.
-    Raises UsageError for an unknown rule or an empty side, CorpusFolderError for a missing file.
+    Raises UsageError for an unknown rule, an empty side or one that the rule says nothing of,
+    CorpusFolderError for a missing file.
     """
     if rule not in RULES:
-        raise UsageError(f"--rule takes {' or '.join(RULES)}; got {rule!r}")
+        raise UsageError(f"--rule takes {', '.join(RULES)}; got {rule!r}")
     paths = [Path(part) for part in text.split(",") if part]
     if not paths:
         raise UsageError("a side of a comparison needs at least one folder")
@@ -55,8 +62,13 @@ def read_side(text: str, *, rule: str = "official") -> Side:
     for path in paths:
         verdicts = list(iter_records(_verdicts_file(path), QuestionVerdict))
         databases.update((_key(v), f"{v.corpus}/{v.db_id}") for v in verdicts)
-        rules.update("strict@1" if rule == "strict" else v.official_name for v in verdicts)
+        rules.update(v.official_name if rule == "official" else f"{rule}@1" for v in verdicts)
         runs.append(_means(verdicts, rule=rule))
+        if rule == "hidden" and not runs[-1]:
+            raise UsageError(
+                f"{path} carries no hidden@1 verdict: its questions have no scored variant. Build "
+                "the manifest with --variants N, roll out, and evaluate again"
+            )
     named = _name(paths)
     return Side(name=named, runs=tuple(runs), databases=databases, rules=tuple(sorted(rules)))
 
@@ -150,7 +162,7 @@ def _over_runs(side: Side) -> dict[str, float]:
 def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[str, float]:
     candidates: dict[str, list[bool]] = defaultdict(list)
     for verdict in verdicts:
-        correct = verdict.official_correct if rule == "official" else verdict.strict_correct
+        correct = RULES[rule](verdict)
         if correct is not None:
             candidates[_key(verdict)].append(correct)
     return {key: sum(values) / len(values) for key, values in candidates.items()}

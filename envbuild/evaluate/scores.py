@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from envbuild.corpora.spellings import one_spelling
 from envbuild.evaluate.statistics import wilson_interval
 from envbuild.records.evaluation import QuestionVerdict, Score, Share
 from envbuild.records.verdict import Verdict
@@ -25,11 +26,15 @@ def score_all(verdicts: Sequence[QuestionVerdict]) -> Score:
 def score_by(
     verdicts: Iterable[QuestionVerdict], key: Callable[[QuestionVerdict], str], *, by: str = ""
 ) -> list[Score]:
-    """One score a group, easiest or smallest first; answers with an empty key are left out."""
+    """One score a group, easiest or smallest first; answers with an empty key are left out.
+
+    Keys that differ only in case or blanks are one group, under their commonest spelling.
+    """
+    named = [(name, verdict) for verdict in verdicts if (name := key(verdict))]
+    shown = one_spelling(name for name, _ in named)
     groups: dict[str, list[QuestionVerdict]] = defaultdict(list)
-    for verdict in verdicts:
-        if name := key(verdict):
-            groups[name].append(verdict)
+    for name, verdict in named:
+        groups[shown[name]].append(verdict)
     return [score_group(name, groups[name], by=by) for name in sorted(groups, key=_natural)]
 
 

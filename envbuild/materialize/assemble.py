@@ -31,6 +31,8 @@ _SUMMED = (
     "fk_violations",
 )
 
+_COUNTED = ("databases", "failed", "undecodable_cells", "description_files")
+
 
 def assemble(root: Path, source: Source, *, split: str | None, limited: bool) -> dict[str, Any]:
     """Writes the four Parquet files of `root`; the counts that corpus.json keeps.
@@ -38,7 +40,7 @@ def assemble(root: Path, source: Source, *, split: str | None, limited: bool) ->
     `limited` says that databases were left out on purpose, so questions about unknown ones are
     not offered instead of refused.
     """
-    counts: Counter[str] = Counter(dict.fromkeys((*_SUMMED, "databases", "undecodable_cells"), 0))
+    counts: Counter[str] = Counter(dict.fromkeys((*_SUMMED, *_COUNTED), 0))
     built: set[str] = set()
     failed: set[str] = set()
     for outcome in _outcomes(root):
@@ -48,6 +50,7 @@ def assemble(root: Path, source: Source, *, split: str | None, limited: bool) ->
             built.add(row.db_id)
             counts["databases"] += 1
             counts.update({name: getattr(row, name) for name in _SUMMED})
+            counts["description_files"] += outcome.built.description_files
             counts["undecodable_cells"] += sum(t.undecodable_cells for t in outcome.built.tables)
         elif outcome.reject is not None:
             failed.add(outcome.reject.db_id)
@@ -60,7 +63,7 @@ def assemble(root: Path, source: Source, *, split: str | None, limited: bool) ->
     rejects = _Tally(reject for group in (_rejects(root), sorter.refused) for reject in group)
     _write(root / "rejects.parquet", Reject, rejects, name)
     return {
-        **{key: counts[key] for key in ("databases", "failed", *_SUMMED, "undecodable_cells")},
+        **{key: counts[key] for key in (*_COUNTED, *_SUMMED)},
         "questions": questions,
         "questions_refused": len(sorter.refused),
         "questions_outside": sorter.outside,

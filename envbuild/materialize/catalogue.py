@@ -18,6 +18,8 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[TableRow, ...]
     rejects: tuple[Reject, ...] = ()
     """Notes too: reasons `transpiled` and `folded` name statements that were taken after all."""
+    description_files: int = 0
+    """CSV files of column descriptions copied beside it; not in the catalogue."""
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,8 @@ class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
     ddl_refused: int = 0
     fk_violations: int = 0
     undecodable_cells: int = 0
+    description_files: int = 0
+    """CSV files of column descriptions (BIRD's) copied beside their databases."""
     questions: int = 0
     questions_refused: int = 0
     questions_outside: int = 0

@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from envbuild.errors import CorpusError
 from envbuild.io.files import atomic_path, writing
 from envbuild.materialize.catalogue import Built, TableCounts, database_row, table_rows
@@ -14,11 +16,15 @@ from envbuild.sql.files.ready_file import fold_in_log, open_ready, put_out_of_wa
 from envbuild.sql.files.row_counts import count_table_rows
 from envbuild.sql.files.undecodable import find_undecodable
 
+DESCRIPTIONS = "database_description"
+"""BIRD's folder of CSV files, one a table, that say what its columns and values mean."""
+
 
 def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
     """Copies or links the record's file to `path` and catalogues it.
 
-    A copy is out of WAL mode, and holds what an unfinished log beside the source held. Raises
+    A copy is out of WAL mode, and holds what an unfinished log beside the source held. BIRD's
+    column descriptions come along, to where its readers look for them. Raises
     CorpusError `not_a_database` for a file that SQLite cannot read, `missing_file`, and, with
     `link`, `log_beside_file` where a log would be left out; none leaves a file behind.
     """
@@ -35,9 +41,22 @@ def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
             _copy(source, temporary)
         try:
             with open_ready(temporary) as connection:
-                return _catalogue(connection, record)
+                built = _catalogue(connection, record)
         finally:
             _drop_logs(temporary)
+    described = _copy_descriptions(source.parent, path.parent)
+    return msgspec.structs.replace(built, description_files=described)
+
+
+def _copy_descriptions(source: Path, target: Path) -> int:
+    """Copies `database_description/*.csv` beside the database; how many there are."""
+    folder = source / DESCRIPTIONS
+    files = sorted(folder.glob("*")) if folder.is_dir() else []
+    described = [file for file in files if file.suffix.lower() == ".csv" and file.is_file()]
+    for file in described:
+        with atomic_path(target / DESCRIPTIONS / file.name) as temporary:
+            shutil.copyfile(file, temporary)
+    return len(described)
 
 
 def _catalogue(connection: Connection, record: DatabaseRecord) -> Built:

@@ -12,7 +12,11 @@ from tests.evaluate.test_statistics import AFTER, BEFORE
 
 
 def write_evaluation(
-    folder: Path, correct: dict[str, bool | None], *, rule: str = "official@1"
+    folder: Path,
+    correct: dict[str, bool | None],
+    *,
+    rule: str = "official@1",
+    hidden: dict[str, str] | None = None,
 ) -> str:
     rows = [
         QuestionVerdict(
@@ -23,6 +27,7 @@ def write_evaluation(
             strict="different",
             official_correct=right,
             strict_correct=None if right is None else False,
+            hidden=(hidden or {}).get(key, ""),
         )
         for key, right in correct.items()
     ]
@@ -104,3 +109,17 @@ def test_sides_of_one_folder_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / run / "episodes" for run in ("base", "tuned")]
     texts = [write_evaluation(path, {"1": True}) for path in paths]
     assert [side.name for side in read_sides(texts)] == texts
+
+
+def test_hidden_verdicts_are_compared_where_both_sides_have_them(tmp_path: Path) -> None:
+    right: dict[str, bool | None] = {str(n): True for n in range(8)}
+    lucky = {str(n): "equal" if n < 2 else "different" for n in range(6)}
+    sound = {str(n): "equal" for n in range(7)}
+    first = write_evaluation(tmp_path / "lucky", right, hidden=lucky)
+    second = write_evaluation(tmp_path / "sound", right, hidden=sound, rule="testsuite@1")
+    (found,) = compare_all(read_sides([first, second], rule="hidden"))
+    assert (found.questions, found.left_out) == (6, 2)
+    assert (found.only_first, found.only_second) == (0, 4)
+    plain = write_evaluation(tmp_path / "plain", right)
+    with pytest.raises(UsageError, match="plain carries no hidden@1 verdict"):
+        read_sides([first, plain], rule="hidden")

@@ -20,6 +20,7 @@ from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 from envbuild.records.evaluation import QuestionVerdict
 from envbuild.testing.policies import make_policy
+from tests.shared import shared_data
 from tests.small_manifest import write_small_manifest
 
 runner = CliRunner()
@@ -230,3 +231,22 @@ def test_a_literal_stands_in_a_text_as_words_of_its_own(
     text: str, literal: str, found: bool
 ) -> None:
     assert stands_in(text, literal) is found
+
+
+def test_one_difficulty_in_several_spellings_is_one_group() -> None:
+    """BIRD writes `simple`, SynSQL `Simple`: a pool of both has one group of them."""
+    questions = [
+        *json.loads((shared_data("bird") / "dev.json").read_text())[:40],
+        *json.loads((shared_data("synsql") / "data.json").read_text())[:40],
+    ]
+    written = [q.get("difficulty") or q["sql_complexity"] for q in questions]
+    written += ["Simple", "MODERATE", "highly  complex", "Highly Complex", "Highly Complex"]
+    verdicts = [
+        QuestionVerdict(question_id=str(n), official="equal", strict="equal", difficulty=name)
+        for n, name in enumerate(written)
+    ]
+    scores = score_by(verdicts, lambda v: v.difficulty, by="difficulty")
+    names = [score.name for score in scores]
+    assert len({name.casefold() for name in names}) == len(names)
+    assert {"simple", "moderate", "Highly Complex"} <= set(names)
+    assert sum(score.unscored for score in scores) == len(written)
