@@ -29,27 +29,39 @@ def ladder(
     """The same questions over the gold tables, 32 distractors more, and the full schema.
 
     First call: writes one manifest a rung (gold/, plus32/, full/). Roll each out into its own
-    episodes/ folder; call again, and the three are reported side by side.
+    episodes/ folder; call again, and the three are reported side by side. On a database of few
+    tables two rungs are one view, and a line says on how many rows.
 
     Example: envbuild ladder manifest/ --out ladder/
     """
     from envbuild.evaluate.runs import evaluate_ladder
     from envbuild.manifest.read import open_manifest
-    from envbuild.manifest.resample import LADDER, resample_manifest
+    from envbuild.manifest.resample import LADDER, resample_manifest, same_views
 
     opened = open_manifest(manifest)
     folder = out or manifest / "ladder"
     rows = {size.name: resample_manifest(opened, folder / size.name, size) for size in LADDER}
+    whole = LADDER[-1].name
+    same = {n: same_views(folder / n, folder / whole) for n in rows if n != whole}
     episodes = {size.name: folder / size.name / "episodes" for size in LADDER}
     played = [(name, path) for name, path in episodes.items() if path.is_dir()]
     rungs = evaluate_ladder(played) if played else []
     if html is not None and rungs:
         _write_page(html, folder, rungs)
     if json:
-        print_json("ladder", {"folder": str(folder), "rows": rows, "rungs": rungs})
+        print_json(
+            "ladder", {"folder": str(folder), "rows": rows, "same_as_full": same, "rungs": rungs}
+        )
         return
     if rungs:
         _print(rungs)
+    for name, count in same.items():
+        if count:
+            both = ": one of the two rollouts tells it all" if count == rows[name] else ""
+            say = typer.echo if rungs else warn
+            say(
+                f"{name} shows the same tables as {whole} on {count:,} of {rows[name]:,} rows{both}"
+            )
     for name, path in episodes.items():
         if (name, path) not in played:
             warn(

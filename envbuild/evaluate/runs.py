@@ -15,7 +15,7 @@ from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
 from envbuild.evaluate.predictions import read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
-from envbuild.io.episodes import INDEX, JOURNAL, iter_episodes, read_index
+from envbuild.io.episodes import BEGUN, INDEX, JOURNAL, iter_episodes, read_configuration
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.corpus import DatabaseRecord, Question
 from envbuild.records.episode import EndedBy, Episode
@@ -147,14 +147,15 @@ def count_rules(verdicts: Sequence[QuestionVerdict]) -> dict[str, int]:
 
 
 def manifest_of(folder: Path) -> Path:
-    """The manifest that a sealed episodes folder was rolled out from."""
-    if not (folder / INDEX).exists():
+    """The manifest that an episodes folder is rolled out from, finished or not."""
+    configuration = read_configuration(folder)
+    if configuration is None:
         raise CorpusFolderError(
-            f"{folder} has no {INDEX}: finish its rollout, or name the manifest with --manifest"
+            f"{folder} has neither {INDEX} nor {BEGUN}: name the manifest with --manifest"
         )
-    named = read_index(folder).configuration.get("manifest")
+    named = configuration.get("manifest")
     if not isinstance(named, str) or not named:
-        raise CorpusFolderError(f"{folder / INDEX} names no manifest: give one with --manifest")
+        raise CorpusFolderError(f"the rollout of {folder} names no manifest: use --manifest")
     path = Path(named)
     return path if path.is_absolute() else folder / path
 

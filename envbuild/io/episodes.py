@@ -1,7 +1,8 @@
 """The episodes folder: a journal while a rollout runs, one Parquet file once it is done.
 
     episodes/
-      journal.jsonl      one finished episode a line, synced; only while a rollout is unfinished
+      journal.jsonl      one finished episode a line, synced; only while a rollout is unfinished,
+                         as journal.jsonl.configuration, what the rollout was asked for
       episodes.parquet   every finished episode, sorted by episode_id, turns nested as lists
       episodes.json      format, counts and the rollout's configuration; written last
 
@@ -23,6 +24,7 @@ from envbuild.records.episode import Episode
 
 FORMAT = "envbuild.episodes/1"
 PARQUET, JOURNAL, INDEX = "episodes.parquet", "journal.jsonl", "episodes.json"
+BEGUN = JOURNAL + ".configuration"
 _DECODER = msgspec.json.Decoder(Episode)
 
 
@@ -69,7 +71,7 @@ class EpisodeJournal:
         index = EpisodesIndex(episodes=len(episodes), configuration=self.configuration)
         write_bytes(self.folder / INDEX, msgspec.json.format(msgspec.json.encode(index)))
         (self.folder / JOURNAL).unlink()
-        (self.folder / (JOURNAL + ".configuration")).unlink(missing_ok=True)
+        (self.folder / BEGUN).unlink(missing_ok=True)
         return len(episodes)
 
     def close(self) -> None:
@@ -88,15 +90,10 @@ class EpisodeJournal:
         self.close()
 
     def _check_configuration(self) -> None:
-        begun = self.folder / (JOURNAL + ".configuration")
-        earlier: dict[str, object] | None = None
-        if (self.folder / INDEX).exists():
-            earlier = read_index(self.folder).configuration
-        elif begun.exists():
-            earlier = msgspec.json.decode(begun.read_bytes(), type=dict[str, object])
+        earlier = read_configuration(self.folder)
         own = msgspec.json.decode(msgspec.json.encode(self.configuration), type=dict[str, object])
         if earlier is None:
-            write_bytes(begun, msgspec.json.encode(own))
+            write_bytes(self.folder / BEGUN, msgspec.json.encode(own))
             return
         different = sorted(
             key for key in own.keys() | earlier.keys() if own.get(key) != earlier.get(key)
@@ -106,6 +103,22 @@ class EpisodeJournal:
                 f"{self.folder} was begun with another {', '.join(different)}: choose another "
                 "--out, or give the options it was begun with"
             )
+
+
+def read_configuration(folder: Path) -> dict[str, object] | None:
+    """What the folder's rollout was asked for, from its start on; None where it does not say.
+
+    Raises CorpusFolderError for a file that cannot be read.
+    """
+    folder = Path(folder)
+    if (folder / INDEX).exists():
+        return read_index(folder).configuration
+    try:
+        return msgspec.json.decode((folder / BEGUN).read_bytes(), type=dict[str, object])
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as e:
+        raise CorpusFolderError(f"{folder / BEGUN} is not a rollout's configuration: {e}") from None
 
 
 def read_index(folder: Path) -> EpisodesIndex:

@@ -26,7 +26,7 @@ from envbuild.manifest.layout import (
     ROWS_FILE,
     VARIANTS_FILE,
 )
-from envbuild.manifest.read import Manifest
+from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.manifest import ManifestRow
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
@@ -82,6 +82,12 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
     }
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index)) + b"\n")
     return count
+
+
+def same_views(folder: Path, other: Path) -> int:
+    """How many rows of two resampled manifests show the same tables, in whatever order."""
+    tables = {row.row_id: frozenset(row.tables) for row in open_manifest(other).rows}
+    return sum(tables[row.row_id] == frozenset(row.tables) for row in open_manifest(folder).rows)
 
 
 def _rows(manifest: Manifest, out: Path, size: Size) -> Iterator[ManifestRow]:

@@ -14,7 +14,7 @@ from envbuild.evaluate.behaviour import count_wasted, describe_behaviour
 from envbuild.evaluate.exploration import decisive_literals, opened_tables, stands_in
 from envbuild.evaluate.runs import draw_questions, evaluate_episodes
 from envbuild.evaluate.scores import score_by
-from envbuild.io.episodes import EpisodeJournal
+from envbuild.io.episodes import BEGUN, EpisodeJournal
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
@@ -103,7 +103,13 @@ def test_ladder_keeps_questions_and_golds(manifest: Path, tmp_path: Path) -> Non
     assert all(set(r.tables) == set(r.gold_tables) for r in open_manifest(tmp_path / "gold").rows)
     found = runner.invoke(app, ["ladder", str(manifest), "--out", str(tmp_path), "--json"])
     assert found.exit_code == 0, found.output
-    rungs = json.loads(found.stdout)["rungs"]
+    document = json.loads(found.stdout)
+    rungs = document["rungs"]
+    # the database has six tables, so 32 more than the gold ones are all of them
+    assert document["same_as_full"] == {"gold": 0, "plus32": len(opened.rows)}
+    shown = runner.invoke(app, ["ladder", str(manifest), "--out", str(tmp_path)]).stdout
+    assert f"plus32 shows the same tables as full on {len(opened.rows)} of" in shown
+    assert "gold shows the same" not in shown
     assert [rung["name"] for rung in rungs] == ["gold", "plus32", "full"]
     assert rungs[0]["tables"] < rungs[2]["tables"]
     assert all(rung["official"]["correct"] == rung["official"]["total"] for rung in rungs)
@@ -179,11 +185,28 @@ def test_an_unfinished_rollout_is_judged_and_said_to_be_one(manifest: Path, tmp_
                 episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": row.gold_sql}}))
             episode.close()
             journal.add(episode.record())
-    with pytest.raises(CorpusFolderError, match="--manifest"):
-        evaluate_episodes(folder)
-    run = evaluate_episodes(folder, manifest=manifest)
+    run = evaluate_episodes(folder)  # its configuration names the manifest from the start
     assert (run.evaluation.scores[0].official.correct, run.evaluation.questions) == (1, 2)
     assert ["unfinished" in said or "policy_error" in said for said in run.warnings] == [True, True]
+
+
+def test_commands_know_the_manifest_of_an_unfinished_rollout(
+    manifest: Path, tmp_path: Path
+) -> None:
+    env, folder = Environment.open(str(manifest)), tmp_path / "part"
+    with EpisodeJournal(folder, configuration={"manifest": str(manifest)}) as journal:
+        episode = env.new_episode(env.manifest.rows[0])
+        episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": "SELECT 1"}}))
+        episode.close()
+        journal.add(episode.record())
+    page = tmp_path / "page.html"
+    for arguments in (["score"], ["evaluate"], ["view", "--html", str(page)]):
+        found = runner.invoke(app, [arguments[0], str(folder), *arguments[1:]])
+        assert found.exit_code == 0, found.output
+    assert env.manifest.rows[0].question in page.read_text()
+    (folder / BEGUN).unlink()
+    with pytest.raises(CorpusFolderError, match="--manifest"):
+        evaluate_episodes(folder)
 
 
 @pytest.mark.parametrize(
