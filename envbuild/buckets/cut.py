@@ -1,6 +1,6 @@
 """Cuts a corpus's questions into buckets and keeps the result beside them (CONTRACT 2, 4)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -77,21 +77,35 @@ def cut_corpus(
     their question's gold SQL and count once. Raises CorpusFolderError where there are no questions.
     """
     mode = MaskMode(mask)
-    lengths = pl.concat(list(_masked(corpus, mode)) or [_NOTHING])
-    if not len(lengths):
+    if not corpus.num_questions:
         raise CorpusFolderError(f"corpus {corpus.name!r} has no questions to cut into buckets")
-    column = lengths.get_column("masked_length")
+    lengths = pl.Series(dtype=pl.Int32)
+    if isinstance(edges, int) or not write:
+        lengths = pl.concat([frame.get_column("masked_length") for frame in _masked(corpus, mode)])
     if isinstance(edges, int):
-        edges = suggest_edges(column.to_list(), edges)
-    lengths = lengths.with_columns(bucket_column(column, edges))
+        edges = suggest_edges(lengths.to_list(), edges)
     if write:
-        write_batches(
-            corpus.root / BUCKETS_FILE,
-            (part.select(_SCHEMA.names).to_arrow().cast(_SCHEMA) for part in _slices(lengths)),
-            _SCHEMA,
-            metadata={"format": FORMAT, "edges": edges.render(), "mask": mode.value},
-        )
-    return summarize(corpus.name, lengths.get_column("bucket"), column, edges=edges, mask=mode)
+        lengths = _write(corpus, edges, mode)
+    return summarize(corpus.name, bucket_column(lengths, edges), lengths, edges=edges, mask=mode)
+
+
+def _write(corpus: CorpusFolder, edges: Edges, mode: MaskMode) -> pl.Series:
+    """Writes buckets.parquet as the questions are masked; every masked length."""
+    lengths: list[pl.Series] = []
+
+    def tables() -> Iterator[pa.Table]:
+        for frame in _regrouped(_masked(corpus, mode)):
+            lengths.append(frame.get_column("masked_length"))
+            cut = frame.with_columns(bucket_column(lengths[-1], edges))
+            yield cut.select(_SCHEMA.names).to_arrow().cast(_SCHEMA)
+
+    write_batches(
+        corpus.root / BUCKETS_FILE,
+        tables(),
+        _SCHEMA,
+        metadata={"format": FORMAT, "edges": edges.render(), "mask": mode.value},
+    )
+    return pl.concat(lengths)
 
 
 def bucket_column(lengths: pl.Series, edges: Edges) -> pl.Series:
@@ -165,22 +179,17 @@ def _identifiers(path: Path) -> frozenset[str] | None:
         connection.close()
 
 
-_NOTHING = pl.DataFrame(
-    schema={"question_id": pl.String, "masked_sql": pl.String, "masked_length": pl.Int32}
-)
-
-
 def _masked(corpus: CorpusFolder, mode: MaskMode) -> Iterator[pl.DataFrame]:
     """question_id, masked_sql and masked_length, each question once, in the corpus's order."""
-    if not corpus.catalogued:
-        return
-    seen: set[str] = set()
     file = open_parquet(corpus.root / "questions.parquet")
+    ids: Any = pl.from_arrow(file.read(columns=["question_id"]))
+    first = ids.get_column("question_id").is_first_distinct()
+    del ids
+    row = 0
     for batch in file.iter_batches(columns=_WANTED, batch_size=GROUP_ROWS):
         questions: Any = pl.from_arrow(batch)
-        ids = questions.get_column("question_id")
-        fresh = questions.filter(~ids.is_in(list(seen)) & ids.is_first_distinct())
-        seen.update(fresh.get_column("question_id").to_list())
+        fresh = questions.filter(first.slice(row, len(questions)))
+        row += len(questions)
         masked = mask_column(
             fresh.get_column("gold_sql"),
             identifiers=names_of(corpus, fresh.get_column("db_id").to_list()),
@@ -189,8 +198,16 @@ def _masked(corpus: CorpusFolder, mode: MaskMode) -> Iterator[pl.DataFrame]:
         yield pl.concat([fresh.select("question_id"), masked], how="horizontal")
 
 
-def _slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    yield from frame.iter_slices(GROUP_ROWS)
+def _regrouped(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows, as many in each frame as a row group holds; the last may have fewer."""
+    held = pl.DataFrame()
+    for frame in frames:
+        held = pl.concat([held, frame]) if len(held) else frame
+        while len(held) >= GROUP_ROWS:
+            yield held[:GROUP_ROWS]
+            held = held[GROUP_ROWS:]
+    if len(held):
+        yield held
 
 
 def _number(value: Any) -> int:

@@ -22,7 +22,10 @@ from envbuild.cli.options import (
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from envbuild.corpora.folder import CorpusFolder
+    from envbuild.preflight.check_database import CheckedDatabase
     from envbuild.preflight.measure import MeasuredCorpus
     from envbuild.preflight.run import CorpusFindings
     from envbuild.records.execution import Limits
@@ -145,12 +148,13 @@ def _check(measured: "MeasuredCorpus", run: Run, *, show: bool, alone: bool) -> 
     if show and found.summary is not None:
         print_signal(found.summary)
     folder = _output_folder(measured.folder, run.out, alone=alone)
-    if run.shard is not None and folder is not None:
-        parts = read_parts(folder, run.shard[1], configuration_of(measured.folder, run.limits))
-        checked = [database for part in parts.values() for database in part]
-    else:
-        label = measured.folder.name
-        with progress_count(total=len(measured.databases), label=label, quiet=run.quiet) as advance:
+    label, total = measured.folder.name, len(measured.databases)
+    with progress_count(total=total, label=label, quiet=run.quiet) as advance:
+        checked: Iterable[CheckedDatabase]
+        if run.shard is not None and folder is not None:
+            parts = read_parts(folder, run.shard[1], configuration_of(measured.folder, run.limits))
+            checked = (database for part in parts.values() for database in part)
+        else:
             checked = check_databases(
                 measured,
                 limits=run.limits,
@@ -158,9 +162,13 @@ def _check(measured: "MeasuredCorpus", run: Run, *, show: bool, alone: bool) -> 
                 engine=run.engine,
                 on_progress=advance,
             )
-    concluded = conclude(
-        measured, checked, signal=found.summary, signal_points=found.points, extra=found.findings
-    )
+        concluded = conclude(
+            measured,
+            checked,
+            signal=found.summary,
+            signal_points=found.points,
+            extra=found.findings,
+        )
     if folder is not None:
         write_findings(concluded, folder, run.thresholds)
         if run.shard is not None:
@@ -186,7 +194,7 @@ def _check_shard(folders: "list[CorpusFolder]", run: Run) -> bool:
             measured, limits=run.limits, workers=run.workers, engine=run.engine
         )
         configuration = configuration_of(folder, run.limits)
-        write_part(out, run.shard, checked, configuration)
+        write_part(out, run.shard, list(checked), configuration)
         missing = sorted(set(range(count)) - read_parts(out, count, configuration).keys())
         if missing:
             complete = False

@@ -24,13 +24,19 @@ class SortedRecords(Generic[R]):
     """Takes records in any order, and gives them by `key`, as often as asked.
 
     Records of equal keys come in the order they were added. The runs lie in one file without a
-    name on the disk of `near`: however this process ends, nothing is left of it.
+    name on the disk of `near` (without one, where temporary files go): however this process ends,
+    nothing is left of it.
     """
 
     def __init__(
-        self, record: type[R], key: Callable[[R], Any], *, near: Path, held: int = RECORDS_HELD
+        self,
+        record: type[R],
+        key: Callable[[R], Any],
+        *,
+        near: Path | None = None,
+        held: int = RECORDS_HELD,
     ) -> None:
-        self.key, self.near, self.held = key, near, held
+        self.key, self.near, self.held = key, near or Path(tempfile.gettempdir()), held
         self.fresh: list[R] = []
         """Records that are not on the disk."""
         self.runs: list[list[tuple[int, int]]] = []

@@ -14,10 +14,11 @@ from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
 from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
 from envbuild.io.files import only_writer, write_bytes, writing
+from envbuild.manifest.hand_out import hand_out_questions, remove_questions
 from envbuild.manifest.layout import FORMAT, INDEX_FILE
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
-from envbuild.manifest.parts import Part, VariantMaker, hand_out_questions, plan_parts
+from envbuild.manifest.parts import Part, VariantMaker, plan_parts
 from envbuild.manifest.settings import ManifestSettings, check_names, configuration_of
 from envbuild.sql.connect import SQLITE_VERSION
 
@@ -88,7 +89,7 @@ def build_manifest(
         for done, counts in enumerate(
             run_shards(make_part, wanted, workers=_workers(workers, wanted), engine=engine), start=1
         ):
-            parts[counts.number].file("questions").unlink(missing_ok=True)
+            remove_questions(parts[counts.number])
             if watch:
                 watch(before + done, len(parts))
         finished = [_read_counts(part) for part in parts if part.file("done").exists()]

@@ -7,8 +7,9 @@ import polars as pl
 
 from envbuild.buckets.cut import bucket_column, names_of
 from envbuild.corpora.folder import CorpusFolder
+from envbuild.manifest.hand_out import read_questions
 from envbuild.manifest.layout import row_id_of
-from envbuild.manifest.parts import Part, read_questions
+from envbuild.manifest.parts import Part
 from envbuild.sql.text.mask_column import mask_column
 
 

@@ -1,39 +1,27 @@
 """The work of a manifest cut into parts: runs of databases in the order of their row ids.
 
 A part is what one worker does at a time and what a resumed run finds finished. The cut depends on
-the corpora alone, never on workers or machines. Each part's questions are copied out of
-questions.parquet in one streamed pass, since a published corpus mixes its databases.
+the corpora alone, never on workers or machines.
 """
 
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import polars as pl
-import pyarrow as pa
 
 from envbuild.corpora.folder import CorpusFolder
-from envbuild.io.parquet import GROUP_ROWS, arrow_schema, open_parquet
+from envbuild.io.parquet import GROUP_ROWS, open_parquet
 from envbuild.manifest.layout import escape_part
 from envbuild.manifest.settings import ManifestSettings
-from envbuild.records.corpus import Question
 from envbuild.records.variant import VariantBatch
 
 PART_QUESTIONS = 4096
 """A part has about as many questions, and never less than one database's."""
 MOST_PARTS = 512
 """A corpus's parts; each keeps a file open while questions are handed out."""
-
-_EXTRA: dict[str, Any] = {
-    "signal": pl.Float32,
-    "signal_mutants": pl.Int16,
-    "findings": pl.List(pl.String),
-}
-QUESTION_SCHEMA = arrow_schema(Question)
 
 
 class VariantMaker(Protocol):
@@ -103,87 +91,6 @@ def plan_parts(
                 )
             )
     return parts
-
-
-def hand_out_questions(corpus: CorpusFolder, parts: list[Part], limit: int | None) -> None:
-    """Writes each part's questions, with their signal and findings, to its own file."""
-    if not parts:
-        return
-    part_of = pl.DataFrame(
-        [(db_id, part.number) for part in parts for db_id in part.db_ids],
-        schema={"db_id": pl.String, "part": pl.Int64},
-        orient="row",
-    )
-    known = _known_of_questions(corpus)
-    with ExitStack() as stack:
-        writers: dict[int, Any] = {}
-        for questions in _batches(corpus, limit):
-            joined = questions.join(part_of, on="db_id", how="inner", maintain_order="left")
-            joined = joined.join(known, on="question_id", how="left", maintain_order="left")
-            for (number,), rows in joined.partition_by("part", as_dict=True).items():
-                table = rows.drop("part").to_arrow()
-                if number not in writers:
-                    path = next(p for p in parts if p.number == number).file("questions")
-                    sink = stack.enter_context(pa.OSFile(str(path), "wb"))
-                    writers[int(number)] = stack.enter_context(pa.ipc.new_file(sink, table.schema))
-                writers[int(number)].write_table(table)
-
-
-def read_questions(part: Part) -> pl.DataFrame:
-    """The part's questions as `hand_out_questions` left them."""
-    with pa.OSFile(str(part.file("questions"))) as source:
-        return pl.DataFrame(pa.ipc.open_file(source).read_all())
-
-
-def _known_of_questions(corpus: CorpusFolder) -> pl.DataFrame:
-    """question_id, signal, signal_mutants, findings: what earlier stages left in the corpus."""
-    known = pl.DataFrame(schema={"question_id": pl.String, **_EXTRA})
-    signal = corpus.root / "signal.parquet"
-    findings = corpus.root / "findings.parquet"
-    if signal.is_file():
-        known = pl.read_parquet(signal).select(
-            "question_id",
-            pl.col("signal_high").cast(pl.Float32).alias("signal"),
-            pl.col("mutants").cast(pl.Int16).alias("signal_mutants"),
-        )
-    if findings.is_file():
-        codes = (
-            pl.read_parquet(findings, columns=["question_id", "code"])
-            .filter(pl.col("question_id") != "")
-            .group_by("question_id")
-            .agg(pl.col("code").unique().sort().alias("findings"))
-        )
-        known = known.drop("findings", strict=False).join(
-            codes, on="question_id", how="full", coalesce=True
-        )
-    missing = [pl.lit(None, kind).alias(n) for n, kind in _EXTRA.items() if n not in known.columns]
-    return (
-        known.with_columns(missing)
-        .unique("question_id", keep="first")
-        .select("question_id", *_EXTRA)
-    )
-
-
-def _batches(corpus: CorpusFolder, limit: int | None) -> Iterator[pl.DataFrame]:
-    file = open_parquet(corpus.root / "questions.parquet")
-    left = limit
-    for batch in file.iter_batches(batch_size=GROUP_ROWS):
-        if left is not None:
-            batch = batch.slice(0, left)
-            left -= batch.num_rows
-        # a file written by hand may lack what a record gives a default
-        table = pa.Table.from_batches([batch])
-        for field in QUESTION_SCHEMA:
-            if field.name not in table.column_names:
-                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-        frame: Any = pl.from_arrow(table.select(QUESTION_SCHEMA.names).cast(QUESTION_SCHEMA))
-        yield frame.with_columns(
-            pl.col(name).fill_null("")
-            for name, kind in frame.schema.items()
-            if kind == pl.String and name != "stored_result"
-        )
-        if left == 0:
-            return
 
 
 def _count_questions(corpus: CorpusFolder, limit: int | None) -> Counter[str]:

@@ -11,8 +11,9 @@ import msgspec
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusFolderError
+from envbuild.manifest.hand_out import hand_out_questions
 from envbuild.manifest.masked_questions import by_database, read_masked
-from envbuild.manifest.parts import Part, hand_out_questions, plan_parts
+from envbuild.manifest.parts import Part, plan_parts
 from envbuild.manifest.settings import ManifestSettings, check_names
 from envbuild.manifest.taker import QuestionTaker
 from envbuild.records.corpus import Reject

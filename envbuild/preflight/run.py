@@ -1,12 +1,13 @@
 """Preflight over whole corpora: databases fanned out, findings gathered, one report."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
+from envbuild.io.sorted_records import SortedRecords
 from envbuild.preflight.check_database import CheckedDatabase, CheckShard, check_shard
 from envbuild.preflight.checks import SEVERITIES, severity_of
 from envbuild.preflight.corpus_checks import few_rows, refused
@@ -38,7 +39,7 @@ class CorpusFindings(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: CorpusFolder
     report: CorpusReport
-    findings: tuple[Finding, ...]
+    findings: Iterable[Finding]
 
 
 def check_corpora(
@@ -95,42 +96,50 @@ def check_databases(
     workers: int | None = None,
     engine: str = "local",
     on_progress: Callable[[int], None] | None = None,
-) -> list[CheckedDatabase]:
-    """Every measured database, checked with its questions."""
-    checked: list[CheckedDatabase] = []
+) -> Iterator[CheckedDatabase]:
+    """Every measured database, checked with its questions, as the workers get to it."""
     shards = iter_shards(measured, measured.folder.rejects(), limits or Limits())
     for done in run_shards(check_shard, shards, workers=workers, engine=engine, on_crash=_crashed):
-        checked += done
+        yield from done
         if on_progress:
             on_progress(len(done))
-    return checked
 
 
 def conclude(
     measured: MeasuredCorpus,
-    checked: Sequence[CheckedDatabase],
+    checked: Iterable[CheckedDatabase],
     *,
     signal: SignalSummary | None = None,
     signal_points: tuple[SignalPoint, ...] = (),
     extra: Iterable[Finding] = (),
 ) -> CorpusFindings:
-    """One corpus's report from its checked databases, whatever their order."""
+    """One corpus's report from its checked databases, whatever their order.
+
+    Findings go to the disk where there are many: a corpus of two rows a table has a million.
+    """
     name = measured.folder.name
-    drafts = [*few_rows(name, measured.statistics), *refused(name, measured.folder.rejects())]
-    findings = [as_finding(d, severity_of(d)) for d in drafts]
-    findings += [finding for each in checked for finding in each.findings]
-    findings += extra
-    findings.sort(key=finding_order)
+    findings = SortedRecords(Finding, finding_order)
+    for draft in (*few_rows(name, measured.statistics), *refused(name, measured.folder.rejects())):
+        findings.add(as_finding(draft, severity_of(draft)))
+    golds: list[GoldHealth] = []
+    databases: list[DatabaseHealth] = []
+    for each in checked:
+        golds.append(each.gold)
+        databases.append(each.health)
+        for finding in each.findings:
+            findings.add(finding)
+    for finding in extra:
+        findings.add(finding)
     report = CorpusReport(
         corpus=name,
         rows=measured.statistics,
-        gold=summed_health(each.gold for each in checked),
+        gold=summed_health(golds),
         findings=summarize(findings),
-        worst=tuple(worst_databases(each.health for each in checked)),
+        worst=tuple(worst_databases(databases)),
         signal=signal,
         signal_points=signal_points,
     )
-    return CorpusFindings(folder=measured.folder, report=report, findings=tuple(findings))
+    return CorpusFindings(folder=measured.folder, report=report, findings=findings)
 
 
 def _crashed(shard: CheckShard, reason: str) -> list[CheckedDatabase]:

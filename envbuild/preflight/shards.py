@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envbuild.engine.shards import shard_of
-from envbuild.io.parquet import iter_records, open_parquet
+from envbuild.io.grouped import iter_grouped
+from envbuild.io.parquet import iter_records
 from envbuild.preflight.check_database import CheckShard
 from envbuild.preflight.measure import CountedDatabase, MeasuredCorpus
 from envbuild.preflight.subjects import DatabaseInput
@@ -14,8 +14,6 @@ from envbuild.records.corpus import Question, Reject
 from envbuild.records.execution import Limits
 
 DATABASES_A_SHARD, QUESTIONS_A_SHARD = 64, 400
-QUESTIONS_HELD = 250_000
-"""Questions in memory at once, about; more of them are read in several passes over the file."""
 
 
 class TableText(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,21 +59,13 @@ def _with_questions(
 ) -> Iterator[tuple[CountedDatabase, list[Question]]]:
     """Every database with its questions, whatever order the questions stand in."""
     folder = measured.folder
-    asked = (
-        open_parquet(folder.root / "questions.parquet").metadata.num_rows
-        if folder.catalogued
-        else 0
-    )
-    passes = max(1, -(-asked // QUESTIONS_HELD))
-    turn = {d.row.db_id: shard_of(d.row.db_id, passes) for d in measured.databases}
-    for number in range(passes):
-        by_database: dict[str, list[Question]] = defaultdict(list)
-        for question in folder.iter_questions():
-            if turn.get(question.db_id) == number:
-                by_database[question.db_id].append(question)
-        for database in measured.databases:
-            if turn[database.row.db_id] == number:
-                yield database, by_database.pop(database.row.db_id, [])
+    if not folder.catalogued:
+        yield from ((database, []) for database in measured.databases)
+        return
+    by_id = {database.row.db_id: database for database in measured.databases}
+    file = folder.root / "questions.parquet"
+    for db_id, asked in iter_grouped(file, Question, by="db_id", keys=by_id):
+        yield by_id[db_id], asked
 
 
 def _decodable(measured: MeasuredCorpus) -> set[str]:

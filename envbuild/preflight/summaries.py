@@ -1,7 +1,7 @@
 """Findings and gold health, from databases up to one corpus."""
 
-from collections import defaultdict
 from collections.abc import Iterable
+from itertools import groupby
 
 from envbuild.preflight.checks import SEVERITIES, meaning_of
 from envbuild.records.finding import Finding, Severity
@@ -17,21 +17,29 @@ _SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 def summarize(findings: Iterable[Finding]) -> tuple[FindingSummary, ...]:
     """Sorted findings by code and severity, worst severity first, then in the checks' order."""
-    by_code: dict[tuple[int, int, str], list[Finding]] = defaultdict(list)
+    groups = groupby(findings, key=lambda found: (found.severity, found.code))
+    return tuple(_summary(group) for _, group in groups)
+
+
+def _summary(findings: Iterable[Finding]) -> FindingSummary:
+    """The findings of one code and severity, the first few as examples."""
+    first: list[Finding] = []
+    databases: set[str] = set()
+    number = count = 0
     for finding in findings:
-        key = (_SEVERITY_ORDER[finding.severity], _CODE_ORDER[finding.code], finding.code)
-        by_code[key].append(finding)
-    return tuple(
-        FindingSummary(
-            code=code,
-            severity=found[0].severity,
-            meaning=meaning_of(code),
-            findings=len(found),
-            count=sum(f.count for f in found),
-            databases=len({f.db_id for f in found if f.db_id}),
-            examples=tuple(found[:EXAMPLES]),
-        )
-        for (_, _, code), found in sorted(by_code.items(), key=lambda pair: pair[0])
+        number, count = number + 1, count + finding.count
+        if finding.db_id:
+            databases.add(finding.db_id)
+        if len(first) < EXAMPLES:
+            first.append(finding)
+    return FindingSummary(
+        code=first[0].code,
+        severity=first[0].severity,
+        meaning=meaning_of(first[0].code),
+        findings=number,
+        count=count,
+        databases=len(databases),
+        examples=tuple(first),
     )
 
 

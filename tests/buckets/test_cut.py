@@ -109,3 +109,19 @@ def test_spiders_column_equals_query_by_query(tmp_path: Path) -> None:
     for row, question in zip(masked, corpus.questions(), strict=True):
         expected = mask_sql(question.gold_sql, identifiers=names[question.db_id])
         assert row["masked_sql"] == expected.text
+
+
+def test_phrasings_far_apart_count_once_and_row_groups_stay_full(tmp_path: Path) -> None:
+    many = [
+        Question(
+            question_id=f"q{n % 70_000}", db_id="d", question="?", gold_sql=f"SELECT {n % 70_000}"
+        )
+        for n in range(140_000)
+    ]
+    corpus = write_corpus(tmp_path / "c", {"d": "CREATE TABLE t(a)"}, many)
+    assert cut_corpus(corpus, Edges((8, 100))).questions == 70_000
+    file = open_parquet(corpus.root / "buckets.parquet")
+    groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert groups == [65_536, 70_000 - 65_536]
+    ids = file.read(columns=["question_id"]).column(0).to_pylist()
+    assert ids == [f"q{n}" for n in range(70_000)]

@@ -18,7 +18,9 @@ from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameEr
 from envbuild.io.parquet import arrow_schema, read_records, write_records
 from envbuild.manifest import parts as parts_module
 from envbuild.manifest.build import build_manifest
+from envbuild.manifest.hand_out import hand_out_questions, read_questions, remove_questions
 from envbuild.manifest.layout import ROW_SCHEMA
+from envbuild.manifest.parts import plan_parts
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.records.corpus import Question, Reject
@@ -125,13 +127,17 @@ def test_findings_signal_and_edges_of_earlier_stages_are_taken(
     bucket_corpora(corpora, edges="10,20,30")
     folder = corpora / "shop"
     findings = [
-        Finding(corpus="shop", code=code, severity=Severity.WARNING, question_id="q1")
+        Finding(corpus="shop", code=code, severity=Severity.WARNING, db_id="shop", question_id="q1")
         for code in ("trivial_gold", "empty_gold", "trivial_gold")
     ]
     write_records(folder / "findings.parquet", findings, arrow_schema(Finding))
     scores = [
-        SignalScore(question_id="q1", mutants=8, killed=6, signal_low=0.75, signal_high=0.75),
-        SignalScore(question_id="q8", mutants=2, killed=2, signal_low=None, signal_high=None),
+        SignalScore(
+            db_id="shop", question_id="q1", mutants=8, killed=6, signal_low=0.75, signal_high=0.75
+        ),
+        SignalScore(
+            db_id="shop", question_id="q8", mutants=2, killed=2, signal_low=None, signal_high=None
+        ),
     ]
     write_records(folder / "signal.parquet", scores, arrow_schema(SignalScore))
     manifest = open_manifest(build(corpora, tmp_path / "out"))
@@ -336,3 +342,37 @@ def test_the_index_names_the_edges_of_every_corpus(corpora: Path, tmp_path: Path
     edges = open_manifest(tmp_path / "m").edges
     assert edges[first.name] == [10, 20, 30]
     assert all(edges[corpus.name] == [149, 278] for corpus in others)
+
+
+def test_a_question_id_of_two_databases_is_two_questions(tmp_path: Path) -> None:
+    asked = [ask(1, "SELECT id FROM orders", db_id=db_id) for db_id in ("one", "two")]
+    corpus = write_corpus(tmp_path / "c", {"one": SHOP, "two": SHOP}, asked)
+    scores = [
+        SignalScore(
+            db_id=db_id, question_id="q1", mutants=4, killed=1, signal_low=high, signal_high=high
+        )
+        for db_id, high in (("one", 0.25), ("two", 0.75))
+    ]
+    write_records(corpus.root / "signal.parquet", scores, arrow_schema(SignalScore))
+    found = Finding(
+        corpus="c", code="no_signal", severity=Severity.ERROR, db_id="one", question_id="q1"
+    )
+    write_records(corpus.root / "findings.parquet", [found], arrow_schema(Finding))
+    manifest = open_manifest(build(tmp_path / "c", tmp_path / "out"))
+    known = {row.db_id: (row.signal, row.findings) for row in manifest.rows}
+    assert known == {"one": (0.25, ("no_signal",)), "two": (0.75, ())}
+
+
+def test_no_query_quoted_in_the_signal_is_handed_out(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c", {"shop": SHOP}, [ask(1, "SELECT id FROM orders")])
+    score = SignalScore(
+        db_id="shop", question_id="q1", mutants=4, killed=1, signal_low=0.5, signal_high=0.5,
+        alive=("agg",), alive_sql=("SELECT " + "x" * 100_000,),
+    )  # fmt: skip
+    write_records(corpus.root / "signal.parquet", [score], arrow_schema(SignalScore))
+    parts = plan_parts([corpus], ManifestSettings(), folder=tmp_path, out=tmp_path)
+    hand_out_questions(corpus, parts, None)
+    assert read_questions(parts[0]).get_column("signal").to_list() == [0.5]
+    assert parts[0].file("signal").stat().st_size < 10_000
+    remove_questions(parts[0])
+    assert not list(tmp_path.glob("000000.*"))

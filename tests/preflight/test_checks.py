@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.corpora.folder import open_corpora
+from envbuild.io.grouped import iter_grouped
 from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, meaning_of
 from envbuild.preflight.measure import measure_corpora
 from envbuild.preflight.question_checks import is_placeholder
@@ -277,7 +278,7 @@ def test_many_questions_are_read_in_passes(tmp_path: Path, monkeypatch: pytest.M
     questions = [ask(f"d{n % 5}", f"SELECT {n}", str(n)) for n in range(40)]
     root = build_corpus(tmp_path / "c", {f"d{n}": SHOP for n in range(5)}, questions)
     once = check_corpora(open_corpora(root), workers=1)
-    monkeypatch.setattr("envbuild.preflight.shards.QUESTIONS_HELD", 11)
+    monkeypatch.setattr(iter_grouped, "__kwdefaults__", {"held": 11})
     assert check_corpora(open_corpora(root), workers=1) == once
     assert once.corpora[0].gold.golds == 40
 

@@ -5,7 +5,7 @@ under another configuration is refused.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import chunked, shard_of
 from envbuild.errors import ConfigurationError, UsageError
 from envbuild.io.files import sha256_file, write_bytes, writing
+from envbuild.io.grouped import iter_grouped
 from envbuild.records.amplified import AmplifySettings, CorpusGrowth, Gold
 from envbuild.records.corpus import DatabaseRow, TableRow
 from envbuild.signal.amplify.assemble import assemble
@@ -27,6 +28,7 @@ from envbuild.signal.amplify.units import (
     amplify_unit,
     copy_unit,
 )
+from envbuild.signal.sample import AskedGold
 from envbuild.sql.connect import SQLITE_VERSION
 
 _CONFIGURATION_FILE = "configuration.json"
@@ -98,27 +100,37 @@ def _units(
     limit: int | None,
     shard: tuple[int, int],
 ) -> Iterator[Unit]:
-    golds: dict[str, dict[str, Gold]] = {}
-    for question in folder.iter_questions():
-        # phrasings of one question share its gold; the first one names it
-        gold = Gold(question_id=question.question_id, sql=question.gold_sql)
-        golds.setdefault(question.db_id, {}).setdefault(question.gold_sql, gold)
     tables: dict[str, list[TableRow]] = {}
     for table in folder.tables():
         tables.setdefault(table.db_id, []).append(table)
     own = [row for row in folder.databases()[:limit] if shard_of(row.db_id, shard[1]) == shard[0]]
+    golds = _golds(folder, [row.db_id for row in own])
     for number, rows in enumerate(chunked(own, DATABASES_A_UNIT)):
         entries = tuple(
             Entry(
                 database=_placed(row, folder),
                 tables=tuple(tables.get(row.db_id, ())),
                 source=str(folder.database_path(row.db_id)),
-                golds=tuple(golds.get(row.db_id, {}).values()),
+                golds=next(golds),
             )
             for row in rows
         )
         part = f"{PARTS_FOLDER}/{part_folder}/{number:06}.msgpack"
         yield Unit(root=str(root), part=part, entries=entries, settings=settings)
+
+
+def _golds(folder: CorpusFolder, db_ids: Sequence[str]) -> Iterator[tuple[Gold, ...]]:
+    """The distinct golds of each database in turn; the first question of a gold names it."""
+    if not folder.catalogued:
+        yield from (() for _ in db_ids)
+        return
+    questions = folder.root / "questions.parquet"
+    for _, asked in iter_grouped(questions, AskedGold, by="db_id", keys=db_ids):
+        golds: dict[str, Gold] = {}
+        for question in asked:
+            gold = Gold(question_id=question.question_id, sql=question.gold_sql)
+            golds.setdefault(question.gold_sql, gold)
+        yield tuple(golds.values())
 
 
 def _placed(row: DatabaseRow, folder: CorpusFolder) -> DatabaseRow:
