@@ -19,10 +19,11 @@ ROW_REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw
 SQLITE_VERSION: str = apsw.sqlite_lib_version()
 """The engine's version; recorded in every output."""
 
-_LOOKASIDE = (1200, 128)
+_LOOKASIDE = (1200, 100)
 """Bytes and number of the slots in which each connection prepares statements.
 
-SQLite's own 40 slots run out within one join; with these, compiling costs a tenth less.
+SQLite's own 40 slots run out within one join; with these, compiling costs a tenth less. From
+128 KiB on the C library would map and unmap the slots with each connection.
 """
 
 

@@ -1,5 +1,6 @@
 """A view holds the tables asked for, as they are, and nothing else."""
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -9,7 +10,7 @@ from envbuild.errors import CorpusError
 from envbuild.records.execution import Outcome
 from envbuild.sql.executor import Session
 from envbuild.sql.files.references import drop_references
-from envbuild.sql.files.view import build_view_image
+from envbuild.sql.files.view import ViewBuilder, build_view_image
 
 SHOP = """
 CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT CHECK (name <> ''));
@@ -131,3 +132,65 @@ def test_utf16_and_unknown_tables(tmp_path: Path) -> None:
     assert rows(path, ["t"], "SELECT s, length(s) FROM t") == [("äö", 2)]
     with pytest.raises(CorpusError, match="no table 'u'"):
         build_view_image(path, ["u"])
+
+
+MIXED = """
+CREATE TABLE plain (a, b TEXT UNIQUE, UNIQUE (a, b));
+CREATE TABLE quoted ("rowid" TEXT, [without] INT, 'generated' INT);
+CREATE TABLE "integer primary key" (x INT, y INT);
+CREATE TABLE keyed (id INTEGER PRIMARY KEY DESC, v);
+CREATE TABLE clustered (k TEXT PRIMARY KEY, v UNIQUE) WITHOUT ROWID;
+CREATE TABLE strict_one (n INT /* as (1) */) STRICT;
+CREATE UNIQUE INDEX plain_a ON plain (a DESC);
+CREATE INDEX keyed_v ON keyed (v) WHERE v > 1;
+CREATE VIEW both AS SELECT plain.a, keyed.v FROM plain JOIN keyed ON keyed.v = plain.a;
+INSERT INTO plain (rowid, a, b) VALUES (3, 1, 'x'), (8, 2, 'y');
+INSERT INTO quoted (_rowid_, "rowid") VALUES (5, 'five'), (7, 'seven');
+INSERT INTO "integer primary key" (rowid, x) VALUES (4, 40), (9, 90);
+INSERT INTO keyed (rowid, id, v) VALUES (6, 60, 1), (2, 20, 2);
+INSERT INTO clustered VALUES ('b', 1), ('a', 2);
+INSERT INTO strict_one (rowid, n) VALUES (11, 1);
+"""
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_tables_placed_at_once_are_those_that_ddl_makes(tmp_path: Path, encoding: str) -> None:
+    path = build(tmp_path / "mixed.sqlite", f"PRAGMA encoding = '{encoding}'; {MIXED}")
+    names = ["clustered", "keyed", "plain", "quoted", "integer primary key", "strict_one"]
+    placed = tmp_path / "placed.sqlite"
+    placed.write_bytes(build_view_image(path, names))
+    made = tmp_path / "made.sqlite"
+    with closing(ViewBuilder(path)) as builder:
+        builder.write(names, made)
+    found = []
+    for file in (path, placed, made):
+        with closing(apsw.Connection(str(file))) as connection:
+            assert list(connection.execute("PRAGMA integrity_check")) == [("ok",)]
+            found.append(
+                [
+                    connection.execute(f"SELECT {rowid} * FROM {table}").fetchall()
+                    for rowid, table in (
+                        ("rowid,", "plain"),
+                        ("_rowid_,", "quoted"),
+                        ("rowid,", '"integer primary key"'),
+                        ("rowid,", "keyed"),
+                        ("", "clustered"),
+                        ("rowid,", "strict_one"),
+                        ("", "both"),
+                    )
+                ]
+            )
+    assert found[0] == found[1] == found[2]
+    schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+    with closing(apsw.Connection(str(placed))) as one, closing(apsw.Connection(str(made))) as two:
+        assert one.execute(schema).fetchall() == two.execute(schema).fetchall()
+
+
+def test_rows_may_be_added_to_a_view_image_and_indexes_keep_up(shop: Path) -> None:
+    with closing(apsw.Connection(":memory:")) as connection:
+        connection.deserialize("main", build_view_image(shop, ["product", "note"]))
+        connection.execute("INSERT INTO product VALUES ('c', 3)")
+        with pytest.raises(apsw.ConstraintError):
+            connection.execute("INSERT INTO product VALUES ('a', 3)")
+        connection.execute("CREATE TABLE later (x)")
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

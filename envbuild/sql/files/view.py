@@ -6,7 +6,6 @@ other tables are left out of the DDL; everything else in it stays as written.
 """
 
 import os
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -17,18 +16,17 @@ import apsw
 from envbuild.errors import CorpusError
 from envbuild.sql.connect import quote_name, read_only_uri
 from envbuild.sql.files.references import drop_references
-from envbuild.sql.files.view_rows import Object, copy_rows
+from envbuild.sql.files.view_rows import Entry, copy_rows, read_shapes
+from envbuild.sql.files.view_tables import can_be_placed, create_tables, in_cut, place_tables
 from envbuild.sql.names import fold_name
 
+_UTF8 = 1
 _ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}
 _SMALL = 4 * 1024 * 1024
 _OBJECTS = """
-SELECT type, name, tbl_name, sql FROM src.sqlite_schema
-WHERE sql IS NOT NULL AND type <> 'trigger' ORDER BY rowid"""
-_CREATE = re.compile(
-    r"create\s+(?:unique\s+index|index|virtual\s+table|table|view)\s+(?:if\s+not\s+exists\s+)?",
-    re.IGNORECASE,
-)
+SELECT type, name, tbl_name, ifnull(sql, '') FROM src.sqlite_schema
+WHERE type <> 'trigger' AND (type = 'view' OR name = 'sqlite_stat1'
+OR tbl_name COLLATE NOCASE IN ({names})) ORDER BY rowid"""
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 
 
@@ -60,7 +58,7 @@ class ViewBuilder:
         with self._lock, self._cut(":memory:") as connection:
             # Small tables fill small pages better, and an image is copied at every open.
             connection.execute(f"PRAGMA cut.page_size = {self._page_size}")
-            self._source.fill(connection, tables)
+            self._source.fill(connection, tables, page_size=self._page_size)
             return connection.serialize("cut")
 
     def write(self, tables: Sequence[str], out: Path) -> None:
@@ -98,8 +96,7 @@ class ViewBuilder:
         self._page_size = 1024 if self.path.stat().st_size <= _SMALL else 4096
         self._connection = apsw.Connection(":memory:", flags=_FLAGS)
         try:
-            _attach_source(self._connection, self.path)
-            self._source = _Source(self._connection)
+            self._source = _Source(_attach_source(self._connection, self.path))
         except apsw.Error as e:
             self._connection.close()
             raise CorpusError("view_not_built", str(e)) from e
@@ -109,59 +106,92 @@ _left_to_the_parent: list[apsw.Connection] = []
 """Connections inherited by a fork: closing them here could wait for a lock held over there."""
 
 
-def _attach_source(connection: apsw.Connection, path: Path) -> None:
-    """Attaches the source and switches off what would act on rows being copied."""
+def _attach_source(connection: apsw.Connection, path: Path) -> int:
+    """Attaches the source and switches off what would act on rows being copied.
+
+    The file header's number of the source's text encoding comes back.
+    """
     connection.execute("PRAGMA ignore_check_constraints = ON")
     uri = (read_only_uri(path),)
     try:
         connection.execute("ATTACH ? AS src", uri)
+        return _UTF8
     except apsw.SQLError:  # of another text encoding, which must be set before anything else
         with path.open("rb") as stream:
-            encoding = _ENCODINGS.get(int.from_bytes(stream.read(60)[56:]), "UTF-8")
+            number = int.from_bytes(stream.read(60)[56:])
+        encoding = _ENCODINGS.get(number, "UTF-8")
         connection.execute(f"PRAGMA encoding = '{encoding}'; ATTACH ? AS src", uri)
+        return number
 
 
 class _Source:
-    """The source's schema entries as they stand there: most are in no view, so that each is turned
-    to the attached view only when it is wanted."""
+    """The source's schema entries as they stand there, each read when a view first wants it."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self.tables: dict[str, Object] = {}
+    def __init__(self, encoding: int) -> None:
+        self._encoding = encoding
+        self.tables: dict[str, Entry] = {}
         """Folded name -> table."""
-        self.indexes: dict[str, list[Object]] = {}
+        self.indexes: dict[str, list[Entry]] = {}
         """Folded table name -> its indexes."""
-        self.views: list[Object] = []
-        for kind, name, table, sql in connection.execute(_OBJECTS):
-            entry = Object(kind, name, table, sql)
+        self.views: dict[str, Entry] = {}
+
+    def fill(
+        self, connection: apsw.Connection, tables: Sequence[str], *, page_size: int = 0
+    ) -> None:
+        """Puts these tables, and what goes with them, into the attached `cut`.
+
+        `page_size`: `cut` is blank and in memory, and gets pages of so many bytes.
+        """
+        names = [name for name in dict.fromkeys(map(fold_name, tables)) if name[:7] != "sqlite_"]
+        self._learn(connection, names)
+        for name in names:  # SQLite's internal tables make themselves
+            if name not in self.tables:
+                raise CorpusError("no_table", f"the database has no table {name!r}", table=name)
+        chosen = [self.tables[name] for name in names]
+        entries = list(self._entries(names))
+        shapes = read_shapes(connection, chosen)
+        with connection:
+            if page_size and can_be_placed(entries):
+                place_tables(
+                    connection,
+                    entries,
+                    page_size=page_size,
+                    encoding=self._encoding,
+                    without_rowid=[name for name, shape in shapes.items() if shape.without_rowid],
+                )
+            else:
+                create_tables(connection, entries)
+            # Indexes came before the rows: SQLite then copies both as they are, without sorting.
+            copy_rows(connection, chosen, shapes)
+            if "sqlite_stat1" in self.tables:
+                _copy_statistics(connection, [table.name for table in chosen])
+            if self.views:
+                _copy_views(connection, list(self.views.values()))
+
+    def _entries(self, names: list[str]) -> Iterator[Entry]:
+        """The tables, each with the indexes that its constraints make, then their other indexes."""
+        kept = frozenset(names)
+        for name in names:
+            table = self.tables[name]
+            yield table._replace(sql=drop_references(table.sql, kept))
+            yield from (index for index in self.indexes.get(name, ()) if not index.sql)
+        for name in names:
+            yield from (index for index in self.indexes.get(name, ()) if index.sql)
+
+    def _learn(self, connection: apsw.Connection, names: list[str]) -> None:
+        """Reads the entries of tables that no view has had before; most are in none."""
+        unknown = [name for name in names if name not in self.tables]
+        if not unknown:
+            return
+        sql = _OBJECTS.format(names=", ".join("?" * len(unknown)))
+        for kind, name, table, text in connection.execute(sql, unknown, can_cache=False):
+            entry = Entry(kind, name, table, text)
             if kind == "table":
                 self.tables[fold_name(name)] = entry
             elif kind == "index":
                 self.indexes.setdefault(fold_name(table), []).append(entry)
             else:
-                self.views.append(entry)
-
-    def fill(self, connection: apsw.Connection, tables: Sequence[str]) -> None:
-        """Puts these tables, and what goes with them, into the attached `cut`."""
-        names = [name for name in dict.fromkeys(map(fold_name, tables)) if name[:7] != "sqlite_"]
-        for name in names:  # SQLite's internal tables make themselves
-            if name not in self.tables:
-                raise CorpusError("no_table", f"the database has no table {name!r}", table=name)
-        chosen = [self.tables[name] for name in names]
-        kept = frozenset(names)
-        # Indexes come before the rows: SQLite then copies both as they are, without sorting.
-        ddl = [_in_cut(drop_references(table.sql, kept)) for table in chosen]
-        ddl += [_in_cut(index.sql) for name in names for index in self.indexes.get(name, ())]
-        with connection:
-            connection.execute("\n;\n".join((*ddl, "")))
-            copy_rows(connection, chosen)
-            if "sqlite_stat1" in self.tables:
-                _copy_statistics(connection, [table.name for table in chosen])
-            _copy_views(connection, self.views)
-
-
-def _in_cut(sql: str) -> str:
-    """A CREATE statement for the attached view; SQLite leaves `cut.` out of what it stores."""
-    return _CREATE.sub(lambda match: f"CREATE {match[0].split(None, 1)[1]}cut.", sql, count=1)
+                self.views[name] = entry
 
 
 def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
@@ -174,10 +204,10 @@ def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
     )
 
 
-def _copy_views(connection: apsw.Connection, views: list[Object]) -> None:
+def _copy_views(connection: apsw.Connection, views: list[Entry]) -> None:
     """The views that compile over what is here; views over dropped views go too."""
     for view in views:
-        connection.execute(_in_cut(view.sql))
+        connection.execute(in_cut(view.sql))
     remaining = [quote_name(view.name) for view in views]
     while remaining:
         broken = [name for name in remaining if not _compiles(connection, name)]
