@@ -66,6 +66,19 @@ def test_blocks_follow_the_corpus(tmp_path: Path) -> None:
     assert (stale.returncode, stale.stdout) == (1, f"{file}: stale: gold-queries\n")
 
 
+def test_a_card_without_its_corpus_is_not_called_fresh(tmp_path: Path) -> None:
+    about, mixed = tmp_path / "about.md", tmp_path / "mixed.md"
+    about.write_text(text_of("counts", "rows-per-table"))
+    mixed.write_text(text_of("counts", "published"))
+    refused = card(about, "--check", "--json")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "all its blocks (counts, rows-per-table) are about a corpus" in refused.stderr
+    assert card(mixed).returncode == 0
+    found = card(mixed, "--check")
+    said = f"{mixed}: fresh: published; not checked without a corpus: counts\n"
+    assert (found.returncode, found.stdout) == (0, said)
+
+
 def test_what_cannot_be_rendered_is_said(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"no card block 'rows'; known: .*rows-per-table"):
         refresh_card(text_of("rows"), None)

@@ -1,5 +1,6 @@
 """Scripted policies over the demo corpora: the oracle is always paid in full, the hacker never."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,18 @@ def rewards(
                 episode.feed(act(request))
             episode.close()
             yield env.score(episode.record())
+
+
+def test_the_demo_as_one_document(demo: Path) -> None:
+    command = [sys.executable, "-m", "envbuild", "demo", "--out", str(demo), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["format"] == "envbuild.demo/1"
+    names = [stage["name"] for stage in document["stages"]]
+    assert names == ["materialize", "preflight", "buckets", "manifest"]
+    assert document["rows_per_table"]["demo_synsql"]["median"] == 2
+    assert document["rows"] == len(Environment.open(document["manifest"]).manifest.rows)
 
 
 @pytest.mark.parametrize("folder", ["manifest", "hidden"])

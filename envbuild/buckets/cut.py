@@ -69,32 +69,47 @@ class CorpusBuckets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cut_corpus(
-    corpus: CorpusFolder, edges: Edges | int, *, mask: str = "literals", write: bool = True
+    corpus: CorpusFolder,
+    edges: Edges | int,
+    *,
+    mask: str = "literals",
+    write: bool = True,
+    limit: int | None = None,
+    on_masked: Callable[[int], None] = lambda questions: None,
 ) -> CorpusBuckets:
     """The corpus's buckets; with `write`, its buckets.parquet too, one row a question.
 
     `edges` as a number asks for that many buckets at this corpus's own quantiles. Phrasings share
-    their question's gold SQL and count once. Raises CorpusFolderError where there are no questions.
+    their question's gold SQL and count once. `limit` takes the corpus's first questions only, and
+    `on_masked` hears of every few. Raises CorpusFolderError where there are no questions.
     """
     mode = MaskMode(mask)
+
+    def masked() -> Iterator[pl.DataFrame]:
+        for frame in _masked(corpus, mode, limit):
+            yield frame
+            on_masked(len(frame))
+
     if not corpus.num_questions:
         raise CorpusFolderError(f"corpus {corpus.name!r} has no questions to cut into buckets")
     lengths = pl.Series(dtype=pl.Int32)
     if isinstance(edges, int) or not write:
-        lengths = pl.concat([frame.get_column("masked_length") for frame in _masked(corpus, mode)])
+        lengths = pl.concat([frame.get_column("masked_length") for frame in masked()])
     if isinstance(edges, int):
         edges = suggest_edges(lengths.to_list(), edges)
     if write:
-        lengths = _write(corpus, edges, mode)
+        lengths = _write(corpus, edges, mode, masked())
     return summarize(corpus.name, bucket_column(lengths, edges), lengths, edges=edges, mask=mode)
 
 
-def _write(corpus: CorpusFolder, edges: Edges, mode: MaskMode) -> pl.Series:
+def _write(
+    corpus: CorpusFolder, edges: Edges, mode: MaskMode, masked: Iterable[pl.DataFrame]
+) -> pl.Series:
     """Writes buckets.parquet as the questions are masked; every masked length."""
     lengths: list[pl.Series] = []
 
     def tables() -> Iterator[pa.Table]:
-        for frame in _regrouped(_masked(corpus, mode)):
+        for frame in _regrouped(masked):
             lengths.append(frame.get_column("masked_length"))
             cut = frame.with_columns(bucket_column(lengths[-1], edges))
             yield cut.select(_SCHEMA.names).to_arrow().cast(_SCHEMA)
@@ -179,23 +194,28 @@ def _identifiers(path: Path) -> frozenset[str] | None:
         connection.close()
 
 
-def _masked(corpus: CorpusFolder, mode: MaskMode) -> Iterator[pl.DataFrame]:
+def _masked(corpus: CorpusFolder, mode: MaskMode, limit: int | None) -> Iterator[pl.DataFrame]:
     """question_id, masked_sql and masked_length, each question once, in the corpus's order."""
     file = open_parquet(corpus.root / "questions.parquet")
     ids: Any = pl.from_arrow(file.read(columns=["question_id"]))
     first = ids.get_column("question_id").is_first_distinct()
     del ids
-    row = 0
+    row = taken = 0
     for batch in file.iter_batches(columns=_WANTED, batch_size=GROUP_ROWS):
         questions: Any = pl.from_arrow(batch)
         fresh = questions.filter(first.slice(row, len(questions)))
         row += len(questions)
+        if limit is not None:
+            fresh = fresh.head(limit - taken)
+        taken += len(fresh)
         masked = mask_column(
             fresh.get_column("gold_sql"),
             identifiers=names_of(corpus, fresh.get_column("db_id").to_list()),
             mode=mode,
         )
         yield pl.concat([fresh.select("question_id"), masked], how="horizontal")
+        if taken == limit:
+            return
 
 
 def _regrouped(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -1,5 +1,6 @@
 """Buckets of every corpus of a folder: what `envbuild buckets` shows."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 
 from envbuild.buckets.cut import CorpusBuckets, cut_corpus
 from envbuild.buckets.edges import PUBLISHED_EDGES, Edges, parse_edges, parse_shares
-from envbuild.corpora.folder import open_corpora
+from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.errors import UnknownNameError, UsageError
 from envbuild.sql.text.mask import MaskMode
 
@@ -36,9 +37,12 @@ def bucket_corpora(
     mask: str = "literals",
     shares: str | None = None,
     suggest: int | None = None,
+    limit: int | None = None,
+    on_masked: Callable[[int], None] = lambda questions: None,
 ) -> BucketReport:
     """Cuts every corpus at `path`, and writes its buckets.parquet unless only edges are suggested.
 
+    `limit` takes each corpus's first questions only; then nothing is written either.
     Raises UsageError for edges or shares that cannot be, CorpusFolderError for a folder that is no
     corpus or has no questions.
     """
@@ -48,16 +52,22 @@ def bucket_corpora(
     parsed = parse_shares(shares, len(cut.names)) if shares is not None else None
     if suggest is not None and suggest < 2:
         raise UsageError(f"--suggest takes the number of buckets, at least 2; got {suggest}")
+    if limit == 0:
+        raise UsageError("--limit 0 leaves no question to cut into buckets")
+
+    def cut_one(corpus: CorpusFolder, at: Edges | int, *, write: bool) -> CorpusBuckets:
+        return cut_corpus(corpus, at, mask=mask, write=write, limit=limit, on_masked=on_masked)
+
     corpora = open_corpora(path)
     suggested = (
         ()
         if suggest is None
-        else tuple(cut_corpus(corpus, suggest, mask=mask, write=False) for corpus in corpora)
+        else tuple(cut_one(corpus, suggest, write=False) for corpus in corpora)
     )
     if suggest is not None and edges is None:
         return BucketReport(suggested=suggested)
     return BucketReport(
-        corpora=tuple(cut_corpus(corpus, cut, mask=mask) for corpus in corpora),
+        corpora=tuple(cut_one(corpus, cut, write=limit is None) for corpus in corpora),
         suggested=suggested,
         shares=parsed,
     )

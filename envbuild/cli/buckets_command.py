@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envbuild.cli.options import FINDINGS, OK, CorpusArgument, JsonOption, print_json, warn
+from envbuild.cli.options import (
+    FINDINGS,
+    OK,
+    CorpusArgument,
+    JsonOption,
+    LimitOption,
+    QuietOption,
+    print_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from envbuild.buckets.cut import CorpusBuckets
@@ -34,19 +43,34 @@ def buckets(
         int | None,
         typer.Option("--suggest", help="Propose the edges of this many even buckets."),
     ] = None,
+    limit: LimitOption = None,
+    quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Masked-length buckets and their shares.
 
     Masks every gold query, cuts at the edges and writes buckets.parquet into each corpus; the
     manifest then takes these edges. --suggest proposes edges from the corpus itself and writes
-    nothing. Exit 1 where a bucket is empty.
+    nothing, nor does --limit, which looks at each corpus's first questions only. Exit 1 where a
+    bucket is empty.
 
     Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
     """
     from envbuild.buckets.run import bucket_corpora
+    from envbuild.cli.progress import progress_count
 
-    report = bucket_corpora(corpus, edges=edges, mask=mask, shares=shares, suggest=suggest)
+    with progress_count(total=None, label="questions", quiet=quiet) as advance:
+        report = bucket_corpora(
+            corpus,
+            edges=edges,
+            mask=mask,
+            shares=shares,
+            suggest=suggest,
+            limit=limit,
+            on_masked=lambda questions: (advance(questions), None)[1],
+        )
+    if limit is not None:
+        warn(f"the first {limit:,} questions of each corpus only: nothing is written")
     if json:
         print_json("buckets", report.document())
     else:

@@ -1,12 +1,15 @@
 """`envbuild card`: a data card's generated blocks, made anew or checked."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import FINDINGS, OK, JsonOption, print_json, warn
+from envbuild.cli.options import FINDINGS, OK, JsonOption, print_json
 from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.cards.refresh import Refreshed
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +29,8 @@ def card(
     """Refreshes a data card's generated blocks; the prose around them stays.
 
     Blocks about a corpus need one: --corpus, or envbuild_corpus in the card's front matter;
-    without it they are left as they are, and named.
+    without it they are left as they are, and named. A card that --check can compare with nothing
+    is refused.
 
     Example: envbuild card data_cards/synsql.md --corpus corpus/synsql --check
     """
@@ -40,6 +44,11 @@ def card(
         except (OSError, UnicodeDecodeError) as e:
             raise UsageError(f"cannot read {file}: {e}") from e
         refreshed = refresh_card(text, card_corpus(text, file, corpus))
+        if check and refreshed.unchecked and not (refreshed.fresh or refreshed.stale):
+            raise UsageError(
+                f"{file}: all its blocks ({', '.join(refreshed.unchecked)}) are about a corpus, "
+                "and there is none to check them against: name it with --corpus"
+            )
         if refreshed.stale and not check:
             write_text(file, refreshed.text)
         done.append((file, refreshed))
@@ -51,10 +60,18 @@ def card(
         print_json("card", {"checked_only": check, "cards": cards})
     for file, refreshed in done:
         if not json:
-            word = "stale" if check else "refreshed"
-            stale = ", ".join(refreshed.stale)
-            typer.echo(f"{file}: {f'{word}: {stale}' if stale else 'fresh'}")
-        if refreshed.unchecked:
-            warn(f"{file}: not checked without a corpus: {', '.join(refreshed.unchecked)}")
+            typer.echo(f"{file}: {_said(refreshed, check=check)}")
     stale_cards = [file for file, refreshed in done if refreshed.stale]
     raise typer.Exit(FINDINGS if check and stale_cards else OK)
+
+
+def _said(refreshed: "Refreshed", *, check: bool) -> str:
+    """What became of the card; block by block where some need a corpus that is not there."""
+    changed = f"{'stale' if check else 'refreshed'}: {', '.join(refreshed.stale)}"
+    if not refreshed.unchecked:
+        return changed if refreshed.stale else "fresh"
+    said = [changed] if refreshed.stale else []
+    if refreshed.fresh:
+        said.append(f"fresh: {', '.join(refreshed.fresh)}")
+    left = f"not {'checked' if check else 'refreshed'} without a corpus"
+    return "; ".join((*said, f"{left}: {', '.join(refreshed.unchecked)}"))

@@ -1,11 +1,14 @@
 """`envbuild demo`: the whole chain on the corpora that ship with the package."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import QuietOption, warn
+from envbuild.cli.options import JsonOption, QuietOption, print_json, warn
+
+if TYPE_CHECKING:
+    from envbuild.cli.run_command import EndedStage
 
 
 def register(app: typer.Typer) -> None:
@@ -17,6 +20,7 @@ def register(app: typer.Typer) -> None:
             Path, typer.Option("--out", help="Work folder; an earlier demo there is resumed.")
         ] = Path("envbuild-demo"),
         quiet: QuietOption = False,
+        json: JsonOption = False,
     ) -> None:
         """The whole chain, offline, in seconds: three small corpora become a question pool.
 
@@ -25,10 +29,14 @@ def register(app: typer.Typer) -> None:
 
         Example: envbuild demo --out /tmp/demo
         """
-        _run(app, out, quiet=quiet)
+        ended = _run(app, out, quiet=quiet)
+        if json:
+            _print_document(out, ended)
+        else:
+            _show(app, out)
 
 
-def _run(app: typer.Typer, out: Path, *, quiet: bool) -> None:
+def _run(app: typer.Typer, out: Path, *, quiet: bool) -> "list[EndedStage]":
     import io
     from contextlib import redirect_stderr, redirect_stdout
 
@@ -50,19 +58,35 @@ def _run(app: typer.Typer, out: Path, *, quiet: bool) -> None:
         manifest=ManifestSection(),
         workers=1,  # three small corpora are done before a second process has started
     )
-    shown: dict[str, str] = {}
+    ended = []
     stages = plan_stages(pipeline, beside=Path(), out=out, until="manifest")
     for place, stage in enumerate(stages):
         if not quiet:
             warn(f"{place + 1}/{len(stages)} {stage.name}")
-        captured = io.StringIO()
-        with redirect_stdout(captured), redirect_stderr(io.StringIO()):
-            run_stages(app, [stage], out=out, strict=False)
-        shown[stage.name] = captured.getvalue()
-    _show(app, out, shown)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            ended += run_stages(app, [stage], out=out, strict=False)
+    return ended
 
 
-def _show(app: typer.Typer, out: Path, shown: dict[str, str]) -> None:
+def _print_document(out: Path, ended: "list[EndedStage]") -> None:
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.manifest.read import open_manifest
+    from envbuild.preflight.measure import measure_corpora
+    from envbuild.preflight.thresholds import read_thresholds
+
+    measured = measure_corpora(open_corpora(out / "corpus"), read_thresholds(None))
+    document = {
+        "out": str(out),
+        "stages": [stage._asdict() for stage in ended],
+        "rows_per_table": {m.folder.name: m.statistics for m in measured},
+        "manifest": str(out / "manifest"),
+        "rows": len(open_manifest(out / "manifest").row_ids),
+        "preflight": str(out / "preflight.html"),
+    }
+    print_json("demo", document)
+
+
+def _show(app: typer.Typer, out: Path) -> None:
     from envbuild.cli.preflight_text import print_rows
     from envbuild.cli.run_command import invoke
     from envbuild.corpora.folder import open_corpora

@@ -12,7 +12,9 @@ from envbuild.cli.options import (
     INTERRUPTED,
     OK,
     USAGE,
+    EngineOption,
     JsonOption,
+    WorkersOption,
     print_json,
     warn,
 )
@@ -54,11 +56,14 @@ def register(app: typer.Typer) -> None:
         strict: Annotated[
             bool, typer.Option("--strict", help="Stop at the first stage that ends with 1.")
         ] = False,
+        workers: WorkersOption = None,
+        engine: EngineOption = "local",
         json: JsonOption = False,
     ) -> None:
         """All stages of a pipeline, each resumed or skipped where it is done.
 
-        Goes on past findings unless --strict. Exit 1: some stage ended with 1.
+        Goes on past findings unless --strict. --workers goes before the file's own number; another
+        number or engine makes no stage run again. Exit 1: some stage ended with 1.
 
         Example: envbuild run pipelines/demo.toml --dry-run
         """
@@ -67,7 +72,14 @@ def register(app: typer.Typer) -> None:
 
         declared = read_pipeline(pipeline)
         folder = out or Path(f"envbuild-{declared.name}")
-        stages = plan_stages(declared, beside=pipeline.parent, out=folder, until=until)
+        stages = plan_stages(
+            declared,
+            beside=pipeline.parent,
+            out=folder,
+            until=until,
+            workers=workers,
+            engine=engine,
+        )
         if dry_run:
             ended = _planned(stages, folder)
         elif json:  # stdout is the one document, so what the stages say goes beside it

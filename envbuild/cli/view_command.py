@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import LimitOption
+from envbuild.cli.options import JsonOption, LimitOption, print_json, warn
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +23,7 @@ def view(
         typer.Option("--manifest", help="Default: the one the episodes were made with."),
     ] = None,
     limit: LimitOption = None,
+    json: JsonOption = False,
 ) -> None:
     """One self-contained page: every turn, filters by ending, tier and bucket, a search.
 
@@ -52,7 +53,7 @@ def view(
     except CorpusFolderError as e:
         if manifest is not None:
             raise
-        typer.echo(f"questions and golds are not shown: {e}", err=True)
+        warn(f"questions and golds are not shown: {e}")
         rows = {}
     rewards_file = episodes / REWARDS_FILE
     rewards = (
@@ -62,4 +63,9 @@ def view(
     )
     name = episodes.resolve().name
     write_text(html, render_episodes(name, chosen, rows=rows, rewards=rewards))
-    typer.echo(f"{len(chosen)} episodes in {html}")
+    if json:
+        scored = sum(episode.episode_id in rewards for episode in chosen)
+        shown = {"episodes": len(chosen), "rows_known": len(rows), "scored": scored}
+        print_json("view", {"html": str(html), **shown})
+    else:
+        typer.echo(f"{len(chosen)} episodes in {html}")

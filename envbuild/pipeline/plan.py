@@ -27,7 +27,8 @@ class PlannedStage(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
     """What follows `envbuild` on the command line."""
     digest: str
-    """SHA-256 over this stage's arguments, the version, and every stage before it."""
+    """SHA-256 over this stage's arguments (how it is spread over workers apart), the version, and
+    every stage before it."""
 
 
 class DoneStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,21 +65,34 @@ OUTPUTS: Mapping[str, tuple[str, ...]] = {
 """What each stage leaves, below the work folder."""
 
 
+SPREAD = ("materialize", "preflight", "manifest")
+"""Stages that run on several workers; how many changes nothing of what they leave."""
+
+
 def plan_stages(
-    pipeline: Pipeline, *, beside: Path, out: Path, until: str = STAGES[-1]
+    pipeline: Pipeline,
+    *,
+    beside: Path,
+    out: Path,
+    until: str = STAGES[-1],
+    workers: int | None = None,
+    engine: str = "local",
 ) -> list[PlannedStage]:
     """The stages up to `until`, in running order.
 
     Relative paths of the file count from `beside`, the folder it lies in; everything is written
-    below `out`. Raises UnknownNameError for an unknown stage.
+    below `out`. `workers` goes before the file's own. Raises UnknownNameError for an unknown stage.
     """
     if until not in STAGES:
         raise UnknownNameError("stage", until, STAGES)
     planned: list[PlannedStage] = []
+    spread = _options(("--workers", workers or pipeline.workers))
+    spread += _options(("--engine", engine if engine != "local" else None))
     before = __version__
     for name, arguments in _commands(pipeline, beside, out):
         before = hashlib.sha256("\0".join((before, *arguments)).encode()).hexdigest()
-        planned.append(PlannedStage(name=name, arguments=tuple(arguments), digest=before))
+        every = (*arguments, *(spread if name in SPREAD else ()))
+        planned.append(PlannedStage(name=name, arguments=every, digest=before))
         if name == until:
             break
     return planned
@@ -126,7 +140,6 @@ def write_progress(out: Path, progress: Mapping[str, DoneStage]) -> None:
 def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str, list[str]]]:
     corpus, manifest = str(out / "corpus"), str(out / "manifest")
     seed = ["--seed", str(pipeline.seed)]
-    workers = _options(("--workers", pipeline.workers))
     source = pipeline.source
     yield (
         "materialize",
@@ -137,7 +150,6 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *_options(("--split", source.split), ("--limit", source.limit)),
             *_options(("--revision", source.revision)),
             *(["--link"] if source.link else []),
-            *workers,
         ],
     )
     preflight = pipeline.preflight
@@ -151,7 +163,6 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *_options(("--signal", preflight.signal), ("--thresholds", thresholds)),
             *_options(("--html", html)),
             *seed,
-            *workers,
         ],
     )
     buckets = pipeline.buckets
@@ -176,7 +187,6 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *(["--full"] if rows.full else []),
             *_options(("--styles", ",".join(rows.styles)), ("--variants", rows.variants or None)),
             *seed,
-            *workers,
         ],
     )
     if pipeline.pool is not None:

@@ -10,7 +10,7 @@ from envbuild.buckets.cut import cut_corpus, read_edges
 from envbuild.buckets.edges import Edges
 from envbuild.buckets.run import bucket_corpora
 from envbuild.cli.app import app
-from envbuild.errors import CorpusFolderError, UnknownNameError
+from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import open_parquet, parquet_metadata
 from envbuild.records.corpus import Question
 from envbuild.sql.text.mask import mask_sql
@@ -50,6 +50,16 @@ def test_every_question_is_cut_once_and_kept(shop: Path) -> None:
     assert parquet_metadata(shop / "shop" / "buckets.parquet") == {
         "format": "envbuild.buckets/1", "edges": "149,278", "mask": "literals",
     }  # fmt: skip
+
+
+def test_a_limit_looks_at_the_first_questions_and_writes_nothing(shop: Path) -> None:
+    run = CliRunner().invoke(app, ["buckets", str(shop), "--limit", "3", "--quiet", "--json"])
+    assert run.exit_code == 1  # no question of these falls into long
+    (found,) = json.loads(run.stdout)["corpora"]
+    assert (found["questions"], found["empty"]) == (3, ["long"])
+    assert not (shop / "shop" / "buckets.parquet").exists()
+    with pytest.raises(UsageError, match="--limit 0"):
+        bucket_corpora(shop, limit=0)
 
 
 def test_the_edges_are_read_back(shop: Path) -> None:

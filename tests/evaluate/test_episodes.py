@@ -204,6 +204,9 @@ def test_commands_know_the_manifest_of_an_unfinished_rollout(
         found = runner.invoke(app, [arguments[0], str(folder), *arguments[1:]])
         assert found.exit_code == 0, found.output
     assert env.manifest.rows[0].question in page.read_text()
+    shown = runner.invoke(app, ["view", str(folder), "--html", str(page), "--json"])
+    counts = {"episodes": 1, "rows_known": 1, "scored": 1}
+    assert json.loads(shown.stdout) == {"format": "envbuild.view/1", "html": str(page), **counts}
     (folder / BEGUN).unlink()
     with pytest.raises(CorpusFolderError, match="--manifest"):
         evaluate_episodes(folder)

@@ -6,6 +6,7 @@ import pytest
 
 from envbuild.errors import ConfigurationError
 from envbuild.pipeline.config import read_pipeline
+from envbuild.pipeline.plan import SPREAD, plan_stages
 
 PIPELINES = Path(__file__).parent.parent.parent / "pipelines"
 
@@ -31,3 +32,13 @@ def test_a_typo_is_named(tmp_path: Path) -> None:
         read_pipeline(path)
     with pytest.raises(ConfigurationError, match="no pipeline file"):
         read_pipeline(tmp_path / "none.toml")
+
+
+def test_how_many_workers_and_where_makes_no_stage_run_again() -> None:
+    declared = read_pipeline(PIPELINES / "synsql.toml")
+    plain = plan_stages(declared, beside=PIPELINES, out=Path("o"))
+    spread = plan_stages(declared, beside=PIPELINES, out=Path("o"), workers=3, engine="ray")
+    assert [stage.digest for stage in spread] == [stage.digest for stage in plain]
+    for one, other in zip(plain, spread, strict=True):
+        added = ("--workers", "3", "--engine", "ray") if one.name in SPREAD else ()
+        assert other.arguments == (*one.arguments, *added)
