@@ -16,6 +16,8 @@ from envbuild.records.signal import SignalSummary
 NAME_WIDTH = 16
 LINE_WIDTH = 79
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
+_LIMITED = frozenset(("gold_timeout", "gold_truncated"))
+"""Reasons for no signal that hang on how much a query may use."""
 _VERDICTS = {Severity.ERROR: "too few", Severity.WARNING: "thin", None: "fine"}
 
 
@@ -61,6 +63,8 @@ def print_signal(signal: SignalSummary) -> None:
     if signal.unscored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in signal.unscored.items())
         say(cut(f"  without a score: {reasons}", LINE_WIDTH))
+        if not _LIMITED.isdisjoint(signal.unscored):
+            say(_signal_limits())
     if signal.top_alive:
         alive = ", ".join(f"{o.operator} {o.alive}/{o.mutants}" for o in signal.top_alive)
         say(cut(f"  most often unnoticed: {alive}", LINE_WIDTH))
@@ -73,6 +77,18 @@ def print_signal(signal: SignalSummary) -> None:
         for sql in example.wrong_sql:
             say(f"          {_around_change(example.gold_sql, sql, LINE_WIDTH - 10)}")
     say("")
+
+
+def _signal_limits() -> str:
+    """What a gold may use here: less than where its own findings come from."""
+    from envbuild.records.execution import Limits
+    from envbuild.signal.score import SIGNAL_LIMITS
+
+    here, there = SIGNAL_LIMITS, Limits()
+    return (
+        f"  a gold may use {here.vm_steps / 1e6:g} million steps and {here.rows:,} rows here, "
+        f"{there.vm_steps / 1e6:g} million and\n  {there.rows:,} rows in the checks below"
+    )
 
 
 def print_golds(corpora: Sequence[tuple[str, GoldHealth]]) -> None:

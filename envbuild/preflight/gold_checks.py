@@ -32,7 +32,9 @@ def gold_error(gold: GoldSubject) -> Iterator[Draft]:
 def gold_timeout(gold: GoldSubject) -> Iterator[Draft]:
     """The gold query spends its budget before it ends."""
     if gold.result.outcome is Outcome.TIMEOUT:
-        yield gold.finding("gold_timeout", "the gold query runs out of its budget")
+        limits = gold.database.limits
+        budget = f"{limits.vm_steps:,} steps of SQLite's machine, {limits.seconds:g} s"
+        yield gold.finding("gold_timeout", f"{gold.result.error}; it may use {budget}")
 
 
 def gold_denied(gold: GoldSubject) -> Iterator[Draft]:
@@ -44,8 +46,11 @@ def gold_denied(gold: GoldSubject) -> Iterator[Draft]:
 def gold_truncated(gold: GoldSubject) -> Iterator[Draft]:
     """The gold result is larger than what may be fetched: it cannot be scored."""
     if gold.result.outcome is Outcome.TRUNCATED:
+        limits = gold.database.limits
+        most = f"{limits.rows:,} rows or {limits.result_bytes:,} bytes"
         yield gold.finding(
-            "gold_truncated", f"the gold result is larger than {len(gold.result.rows)} rows"
+            "gold_truncated",
+            f"the gold result goes on after {len(gold.result.rows):,} rows; it may have {most}",
         )
 
 

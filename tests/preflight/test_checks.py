@@ -168,6 +168,19 @@ def test_a_phrasing_in_a_training_split_makes_an_empty_gold_an_error(tmp_path: P
     assert [e.question_id for e in found[Severity.WARNING]] == ["b"]
 
 
+def test_a_gold_that_does_not_end_is_said_with_its_limits(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT {} FROM r"
+    golds = [ask("shop", endless.format(what)) for what in ("max(n)", "n")]
+    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, golds)
+    (measured,) = measure_corpora(open_corpora(root), Thresholds(), cached=False)
+    limits = Limits(vm_steps=1_000_000, rows=1_000)
+    findings = check_corpus(measured, limits=limits, workers=1).findings
+    said = {f.code: f.message for f in findings if f.question_id}
+    steps = "the query ran out of its step budget; it may use 1,000,000 steps"
+    assert said["gold_timeout"].startswith(steps)
+    assert said["gold_truncated"].startswith("the gold result goes on after 1,000 rows; it may")
+
+
 def test_codes_are_the_checks_names() -> None:
     names = [check.__name__ for check in (*DATABASE_CHECKS, *GOLD_CHECKS)]
     assert len(set(names)) == len(names)
