@@ -111,9 +111,13 @@ def try_mutants(
     verdict: str = DEFAULT_VERDICT,
     limits: Limits = SIGNAL_LIMITS,
     only: Sequence[int] | None = None,
+    gold: QueryResult | None = None,
 ) -> Trial:
-    """Runs a gold and its mutants (`only` those at these positions) on one database."""
-    gold = session.run(gold_sql, limits=limits)
+    """Runs a gold and its mutants (`only` those at these positions) on one database.
+
+    `gold` is the gold's result where the caller has it.
+    """
+    gold = gold or session.run(gold_sql, limits=limits)
     if not gold.ok:
         return Trial(gold=gold, alive=())
     ordered = order_matters(gold_sql)

@@ -20,7 +20,8 @@ from envbuild.signal.amplify.guide import Guide, Hunt, open_hunts
 from envbuild.signal.amplify.opening import open_workspace
 from envbuild.signal.amplify.plan import plan_workspace
 from envbuild.signal.amplify.rows import RowMaker
-from envbuild.signal.amplify.scenario import Scene, Stage, open_scene
+from envbuild.signal.amplify.scenario import Stage
+from envbuild.signal.amplify.scene import Scene, open_scene
 from envbuild.signal.amplify.tables import Workspace
 from envbuild.signal.amplify.ties import group_counts, rests_on_tie, tied_groups
 from envbuild.signal.amplify.watch import Watch
@@ -100,7 +101,7 @@ class _Run:
         # without a gold there is still one round, which fills the tables
         for start in range(0, len(sqls) or 1, self.settings.group):
             group = sqls[start : start + self.settings.group]
-            lengths = self.workspace.mark("whole")
+            mark = self.workspace.mark("whole")
             self._scenarios(group)
             if start == 0:
                 for name in self.order:
@@ -108,7 +109,7 @@ class _Run:
             if self._restored():
                 self.workspace.release("whole")
             else:
-                self.workspace.roll_back("whole", lengths)
+                self.workspace.roll_back("whole", mark)
                 self._carefully(group, fill=start == 0)
             self._repair(group)
             if self.settings.guided:
@@ -139,11 +140,11 @@ class _Run:
                 self._guarded(partial(self._fill, name, self.targets[name] * step // FILL_STEPS))
 
     def _guarded(self, phase: Callable[[], None]) -> None:
-        lengths = self.workspace.mark("phase")
+        mark = self.workspace.mark("phase")
         phase()
         if self.watch.emptied():
             self.rejected += 1
-            self.workspace.roll_back("phase", lengths)
+            self.workspace.roll_back("phase", mark)
         else:
             self.workspace.release("phase")
 
@@ -213,7 +214,7 @@ class _Run:
             for _ in range(UNTIE_TRIES):
                 if not self.scenes[sql] or not rests_on_tie(sql, self.watch.run):
                     break
-                lengths = self.workspace.mark("untie")
+                mark = self.workspace.mark("untie")
                 scenes = self.scenes[sql]
                 for scene in scenes:
                     over, weight = scene.frame.counted_over, float(scene.frame.counted == "asc")
@@ -222,7 +223,7 @@ class _Run:
                 if not any(scene.frame.counted for scene in scenes):
                     self.stage.play(scenes[0], lead=True)
                 if rests_on_tie(sql, self.watch.run) or self.watch.emptied():
-                    self.workspace.roll_back("untie", lengths)
+                    self.workspace.roll_back("untie", mark)
                 else:
                     self.workspace.release("untie")
                     untied = True

@@ -19,7 +19,9 @@ _LAST_DAY = 28
 
 def fresh_value(kind: Kind, low: float, high: float, pattern: str, rng: Random) -> Value:
     """A new value of the kind, within [low, high] where it is a number, like `pattern` if text."""
-    match kind:
+    match kind:  # the commonest first: each case costs as much as drawing a number
+        case Kind.WORDS:
+            return _words(pattern, rng)
         case Kind.INTEGER:
             return int(low) + int(rng.random() * (int(high) - int(low) + 1))
         case Kind.REAL:
@@ -44,18 +46,17 @@ def fresh_value(kind: Kind, low: float, high: float, pattern: str, rng: Random) 
             return _like(pattern or "AA-0000", rng)
         case Kind.BYTES:
             return rng.randbytes(8)
-        case Kind.WORDS:
-            return _words(pattern, rng)
 
 
 def word(rng: Random) -> str:
     """A pronounceable word of two syllables."""
     pick = rng.random
     return (
-        "".join(
-            _STARTS[int(pick() * len(_STARTS))] + _VOWELS[int(pick() * len(_VOWELS))] for _ in "ab"
-        )
-        + (_ENDS[int(pick() * len(_ENDS))])
+        _STARTS[int(pick() * len(_STARTS))]
+        + _VOWELS[int(pick() * len(_VOWELS))]
+        + _STARTS[int(pick() * len(_STARTS))]
+        + _VOWELS[int(pick() * len(_VOWELS))]
+        + _ENDS[int(pick() * len(_ENDS))]
     )
 
 
@@ -121,7 +122,7 @@ def _like(pattern: str, rng: Random) -> str:
 
 def _words(pattern: str, rng: Random) -> str:
     count = min(3, max(1, pattern.count(" ") + 1)) if pattern else 2
-    made = " ".join(word(rng) for _ in range(count))
+    made = " ".join([word(rng) for _ in range(count)])
     if pattern.islower():
         return made
     return made.upper() if pattern.isupper() and len(pattern) > 1 else made.title()

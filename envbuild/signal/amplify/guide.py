@@ -6,7 +6,8 @@ from random import Random
 
 from envbuild.errors import GoldError
 from envbuild.records.schema import Schema
-from envbuild.signal.amplify.scenario import Scene, Stage
+from envbuild.signal.amplify.scenario import Stage
+from envbuild.signal.amplify.scene import Scene
 from envbuild.signal.amplify.tables import Workspace
 from envbuild.signal.amplify.watch import Watch
 from envbuild.signal.mutants import Mutant, draw_mutants
@@ -59,7 +60,7 @@ class Guide:
         hunt.alive = self.watch.alive(hunt.sql, hunt.mutants, range(len(hunt.mutants)))
         failures = 0
         while hunt.alive and failures < MOST_FAILURES:
-            lengths = self.workspace.mark("batch")
+            mark = self.workspace.mark("batch")
             self._batch(hunt, failures)
             alive = self.watch.alive(hunt.sql, hunt.mutants, hunt.alive)
             if len(alive) < len(hunt.alive) and not self.watch.emptied():
@@ -67,7 +68,7 @@ class Guide:
                 hunt.alive = alive
                 failures = 0
             else:
-                self.workspace.roll_back("batch", lengths)
+                self.workspace.roll_back("batch", mark)
                 self.rejected += 1
                 failures += 1
 

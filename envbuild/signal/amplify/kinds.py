@@ -62,6 +62,8 @@ def affinity_of(declared: str) -> str:
 
 def stored(value: Value, affinity: str) -> Value:
     """The value as SQLite keeps it in a column of this affinity."""
+    if value is None or (affinity == "text" and isinstance(value, str)):
+        return value
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         value = float(value)
     if affinity == "text":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from envbuild.records.execution import Value
 from envbuild.records.schema import Schema, Table
@@ -9,6 +10,8 @@ from envbuild.signal.amplify.columns import ColumnPlan
 from envbuild.sql.connect import ROW_REFUSALS, Connection
 
 Cells = list[Value]
+Mark = dict[str, tuple[int, int]]
+"""Lower-case table name to its rows and its state at a savepoint."""
 
 
 @dataclass(slots=True)
@@ -18,6 +21,10 @@ class Key:
     positions: tuple[int, ...]
     taken: dict[tuple[Value, ...], int] = field(default_factory=dict)
     """Key values to the row that holds them; NULLs never clash, as in SQLite."""
+
+    def of(self, cells: Cells) -> tuple[Value, ...]:
+        """The key's values in a row."""
+        return tuple([cells[position] for position in self.positions])
 
 
 @dataclass(slots=True)
@@ -60,6 +67,8 @@ class TableRows:
     next_serial: int = 1
     insert_sql: str = ""
     refused: int = 0
+    state: int = 0
+    """A number that no other content of this table has had."""
     indexes: dict[int, dict[Value, list[int]]] = field(default_factory=dict)
     """Column position to value to rows; built when first asked for."""
 
@@ -85,7 +94,7 @@ class TableRows:
     def clash(self, cells: Cells) -> Key | None:
         """The key that a new row would break."""
         for key in self.keys:
-            wanted = tuple(cells[p] for p in key.positions)
+            wanted = key.of(cells)
             if wanted in key.taken and None not in wanted:
                 return key
         return None
@@ -112,13 +121,13 @@ class TableRows:
             cells = self.rows.pop()
             self.rowids.pop()
             for key in self.keys:
-                key.taken.pop(tuple(cells[p] for p in key.positions), None)
+                key.taken.pop(key.of(cells), None)
             for position, index in self.indexes.items():
                 index[cells[position]].pop()
 
     def _enter(self, cells: Cells, number: int) -> None:
         for key in self.keys:
-            values = tuple(cells[p] for p in key.positions)
+            values = key.of(cells)
             if None not in values:
                 key.taken[values] = number
         for position, index in self.indexes.items():
@@ -139,12 +148,10 @@ class Workspace:
         self.schema = schema
         self.tables = tables
         """By lower-case name, in declared order."""
+        self._states = count(1)
 
     def insert(self, table: TableRows, cells: Cells) -> int | None:
-        """The number of the new row, or None where SQLite or an observed rule refuses it."""
-        if table.clash(cells) is not None:
-            table.refused += 1
-            return None
+        """The number of the new row, which clashes with none; None where SQLite refuses it."""
         try:
             self.connection.execute(table.insert_sql, cells)
         except ROW_REFUSALS:
@@ -153,20 +160,22 @@ class Workspace:
         rowid = 0 if table.table.without_rowid else self.connection.last_insert_rowid()
         if table.serial is not None:
             cells[table.serial] = rowid
+        table.state = next(self._states)
         return table.append(cells, rowid)
 
-    def mark(self, name: str) -> dict[str, int]:
-        """Opens a savepoint; the returned lengths lead back to it."""
+    def mark(self, name: str) -> Mark:
+        """Opens a savepoint; what is returned leads back to it."""
         self.connection.execute(f"SAVEPOINT {name}")
-        return {key: len(table.rows) for key, table in self.tables.items()}
+        return {key: (len(table.rows), table.state) for key, table in self.tables.items()}
 
     def release(self, name: str) -> None:
         """Keeps what was added since the savepoint."""
         self.connection.execute(f"RELEASE {name}")
 
-    def roll_back(self, name: str, lengths: dict[str, int]) -> None:
+    def roll_back(self, name: str, mark: Mark) -> None:
         """Forgets what was added since the savepoint."""
         self.connection.execute(f"ROLLBACK TO {name}")
         self.connection.execute(f"RELEASE {name}")
-        for key, length in lengths.items():
+        for key, (length, state) in mark.items():
             self.tables[key].cut(length)
+            self.tables[key].state = state

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from envbuild.records.demand import Site
 from envbuild.records.execution import QueryResult, Value
-from envbuild.signal.amplify.scenario import Scene, Values
+from envbuild.signal.amplify.scene import Scene, Values
 from envbuild.sql.connect import Connection, iter_rows, quote_name
 from envbuild.sql.undetermined.tie_breaks import (
     break_ties,

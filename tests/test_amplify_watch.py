@@ -1,0 +1,66 @@
+"""Watched golds: run again exactly where a table that they read has other rows."""
+
+import apsw
+import pytest
+
+from envbuild.records.execution import QueryResult
+from envbuild.schema.read import read_schema
+from envbuild.signal.amplify.opening import open_workspace
+from envbuild.signal.amplify.tables import Workspace
+from envbuild.signal.amplify.watch import Watch
+from envbuild.sql.connect import open_writable_image
+
+ANN = "SELECT name FROM person WHERE name = 'Ann'"
+VIEWED = "SELECT * FROM paid"
+BOTH = "SELECT name FROM person JOIN bill ON bill.owner = person.id"
+BROKEN = "SELECT nothing FROM nowhere"
+
+
+@pytest.fixture
+def workspace() -> Workspace:
+    made = apsw.Connection(":memory:")
+    made.execute("""
+        CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE bill (id INTEGER PRIMARY KEY, owner INT, total REAL);
+        CREATE VIEW paid AS SELECT total FROM bill WHERE total > 5;
+        INSERT INTO person VALUES (1, 'Ann');
+    """)
+    connection = open_writable_image(made.serialize("main"))
+    connection.execute("BEGIN")
+    return open_workspace(connection, read_schema(connection))
+
+
+class Counting(Watch):
+    """Notes every query that is really run."""
+
+    def run(self, sql: str) -> QueryResult:
+        self.ran = [*getattr(self, "ran", []), sql]
+        return super().run(sql)
+
+
+def test_a_gold_is_run_again_only_where_its_tables_changed(workspace: Workspace) -> None:
+    watch = Counting(workspace, [ANN, VIEWED, BOTH, BROKEN])
+    assert watch.before == {ANN: 1, VIEWED: 0, BOTH: 0, BROKEN: -1}
+    watch.ran = []
+    assert watch.emptied() == [] and watch.ran == [BROKEN]  # its tables are not known
+    assert workspace.insert(workspace.tables["bill"], [1, 1, 9.5]) is not None
+    watch.ran = []
+    assert (watch.rows(ANN), watch.rows(VIEWED), watch.rows(BOTH)) == (1, 1, 1)
+    assert watch.ran == [VIEWED, BOTH]
+
+
+def test_a_rolled_back_row_is_forgotten_by_the_counts_too(workspace: Workspace) -> None:
+    watch = Watch(workspace, [ANN, VIEWED])
+    person = workspace.tables["person"]
+    mark = workspace.mark("one")
+    workspace.insert(person, [2, "Ann"])
+    assert watch.rows(ANN) == 2
+    workspace.roll_back("one", mark)
+    assert watch.rows(ANN) == 1
+    mark = workspace.mark("two")
+    workspace.insert(person, [2, "Bea"])  # as many rows as before the first return, other ones
+    assert watch.gold(ANN).rows == (("Ann",),)
+    workspace.insert(person, [3, "Ann"])
+    assert watch.rows(ANN) == 2
+    workspace.release("two")
+    assert watch.rows(ANN) == 2 and watch.rows(VIEWED) == 0
