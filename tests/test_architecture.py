@@ -1,8 +1,10 @@
 """The layout of DESIGN 4: levels, no cycles, one home per third-party package, short modules."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,19 @@ HOMES = {
     "transformers": {"adapters"},
 }
 LONGEST = 320
+NO_NAMES = frozenset(
+    (
+        *("util", "utils", "helper", "helpers", "common", "misc", "manager", "handler", "process"),
+        *("data", "info", "item", "items", "obj"),
+    )
+)
+"""Words of DESIGN 5 that stand in no name of ours."""
+THEIRS = {
+    ("adapters/verifiers.py", "data"),  # verifiers calls `launch` with this argument
+    ("adapters/verl/reward.py", "data_source"),  # verl calls `compute_score` with these two
+    ("adapters/verl/reward.py", "extra_info"),
+}
+"""Names that a trainer's interface prescribes."""
 HEAVY = (
     "pyarrow",
     "polars",
@@ -111,6 +126,48 @@ def test_modules_are_short_and_silent(path: Path) -> None:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
         ]
         assert not calls, "print outside cli/"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_say_what_a_thing_is(path: Path) -> None:
+    own = path.relative_to(ROOT).as_posix()
+    named = {path.stem, *names_given(ast.parse(path.read_text()))}
+    empty = {name for name in named if NO_NAMES & set(words_of(name))}
+    assert not {name for name in empty if (own, name) not in THEIRS}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_others_use_says_what_it_gives(path: Path) -> None:
+    assert not list(undocumented(ast.parse(path.read_text())))
+
+
+def names_given(tree: ast.AST) -> Iterator[str]:
+    """Names of functions, classes, arguments, variables and attributes that a module defines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.arg(name) | ast.Name(name, ast.Store()) | ast.Attribute(_, name, ast.Store()):
+                yield name
+
+
+def words_of(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
+
+
+def undocumented(node: ast.AST, inside: str = "") -> Iterator[str]:
+    """Public functions, classes and methods without a docstring; a Protocol's members need none."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If | ast.Try):
+            yield from undocumented(child, inside)
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if child.name.startswith("_"):
+            continue
+        if not ast.get_docstring(child) and ast.unparse(child.body[-1]) != "...":
+            yield f"{inside}{child.name}"
+        if isinstance(child, ast.ClassDef):
+            yield from undocumented(child, f"{child.name}.")
 
 
 def test_modules_have_no_cycles() -> None:

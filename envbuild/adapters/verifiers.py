@@ -32,14 +32,14 @@ RESULT = "envbuild"
 """Where a trace's `info` holds the episode's outcome."""
 
 
-class EpisodeData(vf.TaskData):  # type: ignore[misc]  # verifiers is absent where types are checked
+class EpisodeRow(vf.TaskData):  # type: ignore[misc]  # verifiers is absent where types are checked
     """One exported row."""
 
     env_json: str
     manifest: str = ""
 
 
-class EpisodeTask(vf.Task[EpisodeData]):  # type: ignore[misc]  # as above
+class EpisodeTask(vf.Task[EpisodeRow]):  # type: ignore[misc]  # as above
     """One question; the harness has already scored it."""
 
     @vf.reward  # type: ignore[untyped-decorator]  # as above
@@ -77,13 +77,13 @@ class EpisodeTaskset(vf.Taskset[EpisodeTask, EpisodeTasksetConfig]):  # type: ig
         file = open_parquet(Path(self.config.export, f"{self.config.split}.parquet"))
         for batch in file.iter_batches(batch_size=1024):
             for row in batch.to_pylist():
-                data = EpisodeData(
+                asked = EpisodeRow(
                     name=row["name"],
                     prompt=row["prompt"],
                     env_json=row["env_json"],
                     manifest=self.config.manifest,
                 )
-                yield EpisodeTask(data, self.config.task)
+                yield EpisodeTask(asked, self.config.task)
 
 
 class EpisodeHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]  # as above
@@ -110,7 +110,7 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):  # type: ignore[misc]  #
         endpoint: str,
         secret: str,
         mcp_urls: dict[str, str],
-        data: EpisodeData,
+        data: EpisodeRow,
         **_: Any,
     ) -> Any:
         """Plays the task's episode to its end and leaves the outcome in `trace.info`."""

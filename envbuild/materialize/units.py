@@ -52,6 +52,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def part_path(self) -> Path:
+        """Where the part file stands."""
         return Path(self.root) / self.part
 
 

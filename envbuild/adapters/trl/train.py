@@ -103,11 +103,11 @@ def make_trainer(run: Run, *, schedule: Schedule | None = None, **options: Any) 
         recipe, plan, settings, processes=run.processes, per_device=run.per_device
     )
     configuration = GRPOConfig(**{**arguments, "output_dir": run.output, **run.trl})
-    data = load_dataset("parquet", data_files=str(Path(run.dataset, "train.parquet")))
+    rows = load_dataset("parquet", data_files=str(Path(run.dataset, "train.parquet")))
     trainer = PublishedTrainer(
         model=run.model or recipe.model,
         args=configuration,
-        train_dataset=data["train"],
+        train_dataset=rows["train"],
         reward_funcs=[env_reward],
         environment_factory=RowEnvironment,
         rollout_func=RolloutFunction(rollouts, recipe),

@@ -21,10 +21,12 @@ class Relation:
     origins: list[Origin] = field(default_factory=list)
 
     def add(self, name: str, origin: Origin) -> None:
+        """Puts one column behind the others."""
         self.names.append(name)
         self.origins.append(origin)
 
     def extend(self, other: "Relation") -> None:
+        """Puts another relation's columns behind these."""
         self.names += other.names
         self.origins += other.origins
 

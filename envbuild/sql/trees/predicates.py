@@ -150,20 +150,20 @@ class _Walker(ConditionReader):
 
     def projected(self, node: exp.Select, draft: Draft, scope: Scope) -> Relation:
         relation = Relation()
-        for item in node.expressions:
-            if isinstance(item, exp.Star):
+        for column in node.expressions:
+            if isinstance(column, exp.Star):
                 for source in scope.sources.values():
                     relation.extend(source)
-            elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-                relation.extend(scope.sources.get(item.table.lower(), Relation()))
+            elif isinstance(column, exp.Column) and isinstance(column.this, exp.Star):
+                relation.extend(scope.sources.get(column.table.lower(), Relation()))
             else:
-                for inner in item.find_all(exp.Subquery):
-                    if inner.find_ancestor(exp.Subquery) is None or inner is item.unalias():
+                for inner in column.find_all(exp.Subquery):
+                    if inner.find_ancestor(exp.Subquery) is None or inner is column.unalias():
                         self.alone(inner, draft, scope)
-                origin = self.origin(item, scope)
+                origin = self.origin(column, scope)
                 if len(draft.sources) == 1:
                     draft.repeats.extend(origin.counts)
-                relation.add(item.alias_or_name.lower(), origin)
+                relation.add(column.alias_or_name.lower(), origin)
         return relation
 
     def order(

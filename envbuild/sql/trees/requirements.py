@@ -27,6 +27,8 @@ class ConditionReader:
     def origin(
         self, node: exp.Expr, scope: Scope, aliases: dict[str, exp.Expr] | None = None
     ) -> Origin:
+        """Where an expression's value comes from; `aliases` name result columns for ORDER BY."""
+
         def look(column: exp.Column) -> Origin:
             found = scope.column(column)
             if found is MIXED and aliases and not column.table:
@@ -61,6 +63,10 @@ class ConditionReader:
         *,
         choice: bool = False,
     ) -> Clause:
+        """One condition as alternatives; empty where nothing can be said of it.
+
+        `choice`: it stands beside an OR, so no row must meet it.
+        """
         while isinstance(node, exp.Paren):
             node = node.this
         either = exp.And if negated else exp.Or
@@ -92,6 +98,7 @@ class ConditionReader:
         aliases: dict[str, exp.Expr] | None,
         choice: bool,
     ) -> Clause:
+        """The same for a comparison without a subquery; equal columns are joined in the draft."""
         sides = [self.origin(node, scope, aliases) for node in found.operands]
         left, op = sides[0], found.op
         if left.kind == "literal" and len(sides) == 2:
@@ -141,6 +148,7 @@ class ConditionReader:
     def equate_first(
         self, found: Comparison, draft: Draft, scope: Scope, relation: Relation
     ) -> None:
+        """Joins what a comparison tests with the subquery's first column."""
         left = self.origin(found.operands[0], scope)
         right = relation.origins[0] if relation.origins else MIXED
         if left.site and right.site and found.op == "=" and right.fold not in ("sum", "avg"):
@@ -149,6 +157,7 @@ class ConditionReader:
             self.note_join(draft, left.site, right.site)
 
     def alone(self, node: exp.Expr, draft: Draft, scope: Scope) -> None:
+        """A subquery whose rows are a part of their own."""
         part = draft.copied()
         self.query(node, part, scope.child())
         self.extra.append(part)
@@ -164,9 +173,11 @@ class ConditionReader:
                     draft.soft.extend(conjunction)
 
     def join(self, draft: Draft, left: Site, right: Site) -> None:
+        """Two columns that hold equal values."""
         draft.same.append((left, right))
         self.note_join(draft, left, right)
 
     def note_join(self, draft: Draft, left: Site, right: Site) -> None:
+        """Remembers two columns that the query compares."""
         named = [(draft.sources[position], column) for position, column in (left, right)]
         self.joined[(named[0], named[1])] = None
