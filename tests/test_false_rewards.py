@@ -63,9 +63,13 @@ def test_the_score_rises_with_every_cut_of_spider(spider: FalseRewards) -> None:
 
 @pytest.mark.slow
 def test_a_low_score_means_false_rewards(spider: FalseRewards) -> None:
-    assert spider.spearman is not None and spider.spearman < -0.2
-    lowest = spider.bins[0]
+    assert spider.sparse.spearman is not None and spider.sparse.spearman < -0.2
+    assert spider.every_cut.spearman is not None and spider.every_cut.spearman < -0.5
+    assert spider.by_database is not None and spider.by_database < -0.7
+    lowest = spider.sparse.bins[0]
     assert lowest.paid / lowest.wrong >= 0.65
+    shares = [one.paid / one.wrong for one in spider.every_cut.bins]
+    assert shares == sorted(shares, reverse=True) and shares[-1] <= 0.2
 
 
 @pytest.mark.slow

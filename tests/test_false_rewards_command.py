@@ -65,6 +65,36 @@ def test_false_rewards_are_counted_and_do_not_depend_on_hash_seeds(benchmark: Pa
     assert rows["full"]["refused"] == 0
 
 
+def test_several_systems_are_counted_together_and_apart(benchmark: Path) -> None:
+    first = benchmark.parent / "predictions.jsonl"
+    right = benchmark.parent / "right.sql"
+    right.write_text(f"{GOLD}\nSELECT count(*) FROM pet\n")
+    done = run(benchmark, "--predictions", first, "--predictions", right, "--json")
+    (study,) = json.loads(done.stdout)["benchmarks"]
+    systems = {row["system"]: row for row in study["systems"]}
+    assert [row["wrong"] for row in systems.values()] == [1, 0]
+    assert systems["right"]["right"] == 2 and systems["predictions"]["right"] == 1
+    assert (study["questions"], study["predictions"]) == (2, 4)
+    alone = json.loads(run(benchmark, "--predictions", first, "--json").stdout)["benchmarks"][0]
+    assert [row["signal_low"] for row in alone["rows"]] == [
+        row["signal_low"] for row in study["rows"]
+    ]
+    shown = run(benchmark, "--predictions", first, "--predictions", right, "--markdown").stdout
+    assert "| right | - |" in shown
+
+
+def test_files_are_taken_by_the_benchmark_they_are_for(benchmark: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "one_line.sql"
+    lines.write_text("SELECT 1\n")
+    done = run(benchmark, "--predictions", lines)
+    assert done.returncode == 2 and "one_line.sql" in done.stderr
+    twin = tmp_path / "other" / "one_line.sql"
+    twin.parent.mkdir()
+    twin.write_text("SELECT 1\n")
+    done = run(benchmark, "--predictions", lines, "--predictions", twin)
+    assert done.returncode == 2 and "different names" in done.stderr
+
+
 def test_the_tables_fit_eighty_columns(benchmark: Path) -> None:
     done = run(benchmark, "--predictions", benchmark.parent / "predictions.jsonl")
     assert done.returncode == 0, done.stderr

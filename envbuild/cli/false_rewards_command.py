@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -18,7 +18,17 @@ from envbuild.cli.options import (
 if TYPE_CHECKING:
     from envbuild.records.false_rewards import FalseRewards
 
-BIN_HEADERS = ("signal", "wrong", "paid")
+BIN_TITLE = "Wrong predictions paid, by the question's signal on the same rows"
+BIN_HEADERS = ("signal", "at 2 rows", "at every cut")
+SYSTEM_HEADERS = ("system", "paid at 2 rows", "with a variant", "right refused")
+
+
+class Table(NamedTuple):
+    """One of the tables that are printed."""
+
+    title: str
+    headers: Sequence[str]
+    cells: Sequence[Sequence[str]]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,8 +41,8 @@ def false_rewards(
         list[Path], typer.Argument(help="Benchmark folders (Spider's or BIRD's layout).")
     ],
     predictions: Annotated[
-        Path | None,
-        typer.Option("--predictions", help="A system's predictions for one of them."),
+        list[Path] | None,
+        typer.Option("--predictions", help="A system's predictions for one; may be repeated."),
     ] = None,
     amplified: Annotated[
         bool,
@@ -52,19 +62,20 @@ def false_rewards(
     the full database and equal to its gold on the cut is a false reward; one that is right on the
     full database and differs on the cut is refused. Beside them stands the signal: the share of
     wrong queries near the golds that the rows tell apart. Without predictions, the signal alone.
+    Several systems are counted together, and each by itself at 2 rows.
 
     Example: envbuild false-rewards spider/ bird/ --predictions dev_predictions.jsonl
     """
     from envbuild.cli.progress import progress_count
     from envbuild.corpora.source import read_source
-    from envbuild.evaluate.answers import database_paths, read_answers
+    from envbuild.evaluate.answers import read_all_answers
     from envbuild.signal.false_rewards import measure_benchmark
 
+    benchmarks = [read_source(path) for path in sources]
     studies = []
-    for path in sources:
-        source = read_source(path)
-        paths = database_paths(source)
-        answers = read_answers(source, paths, predictions)
+    for source, (paths, answers) in zip(
+        benchmarks, read_all_answers(benchmarks, predictions or []), strict=True
+    ):
         with progress_count(total=len(answers), label=source.name, quiet=quiet) as advance:
             studies.append(
                 measure_benchmark(
@@ -77,8 +88,9 @@ def false_rewards(
                     on_measured=advance,
                 )
             )
-    if predictions is not None and not any(study.predictions for study in studies):
-        warn(f"{predictions}: no prediction is for a database of these benchmarks")
+    if predictions and not any(study.predictions for study in studies):
+        names = ", ".join(map(str, predictions))
+        warn(f"{names}: no prediction is for a database of these benchmarks")
     if json:
         print_json("false-rewards", {"benchmarks": studies})
         return
@@ -89,25 +101,34 @@ def false_rewards(
 def _print_study(study: "FalseRewards") -> None:
     from envbuild.cli.tables import print_table
 
-    headers = _headers(study)
-    print_table(headers, _cells(study), title=_title(study), right=range(1, len(headers)))
-    if study.predictions:
-        typer.echo("Wrong predictions paid at 2 rows, by the question's signal there")
-        print_table(BIN_HEADERS, _bin_cells(study), right=(1, 2))
+    for number, table in enumerate(_tables(study)):
+        if number:
+            typer.echo(table.title)
+        title = "" if number else table.title
+        right = range(1, len(table.headers))
+        print_table(table.headers, table.cells, title=title, right=right)
     for line in _notes(study):
         typer.echo(line)
     typer.echo("")
 
 
 def _print_markdown(study: "FalseRewards") -> None:
-    typer.echo(f"**{_title(study)}**\n")
-    _markdown_table(_headers(study), _cells(study))
-    if study.predictions:
-        typer.echo("Wrong predictions paid at 2 rows, by the question's signal there:\n")
-        _markdown_table(BIN_HEADERS, _bin_cells(study))
+    for table in _tables(study):
+        typer.echo(f"**{table.title}**\n")
+        _markdown_table(table.headers, table.cells)
     for line in _notes(study):
         typer.echo(line)
     typer.echo("")
+
+
+def _tables(study: "FalseRewards") -> Sequence[Table]:
+    """All that is shown: the policies, and where there are predictions what the signal foretold."""
+    tables = [Table(_title(study), _headers(study), _cells(study))]
+    if study.predictions:
+        tables.append(Table(BIN_TITLE, BIN_HEADERS, _bin_cells(study)))
+    if len(study.systems) > 1:
+        tables.append(Table("Each system", SYSTEM_HEADERS, _system_cells(study)))
+    return tables
 
 
 def _markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -140,8 +161,8 @@ def _cells(study: "FalseRewards") -> Sequence[Sequence[str]]:
         signal = "-" if low is None or high is None or row.variants else f"{low:.2f}-{high:.2f}"
         empty = "-" if row.empty_golds is None or row.variants else f"{row.empty_golds:.0%}"
         paid = (
-            _share(row.paid, row.wrong, row.paid_share),
-            _share(row.refused, row.right, row.refused_share),
+            _share(row.paid, row.wrong),
+            _share(row.refused, row.right),
         )
         rows.append((row.policy, *(paid if study.predictions else ()), signal, empty))
     return rows
@@ -149,20 +170,41 @@ def _cells(study: "FalseRewards") -> Sequence[Sequence[str]]:
 
 def _bin_cells(study: "FalseRewards") -> Sequence[Sequence[str]]:
     return [
-        (f"{one.low:g}-{one.high:g}", str(one.wrong), str(one.paid))
-        for one in study.bins
-        if one.wrong
+        (
+            f"{one.low:g}-{one.high:g}",
+            _share(one.paid, one.wrong),
+            _share(each.paid, each.wrong),
+        )
+        for one, each in zip(study.sparse.bins, study.every_cut.bins, strict=True)
+        if one.wrong or each.wrong
     ]
 
 
-def _share(count: int, total: int, share: float | None) -> str:
-    return "-" if share is None else f"{count}/{total} {share:.1%}"
+def _system_cells(study: "FalseRewards") -> Sequence[Sequence[str]]:
+    return [
+        (
+            row.system,
+            _share(row.paid, row.wrong),
+            _share(row.paid_with_variant, row.wrong),
+            _share(row.refused_with_variant, row.right),
+        )
+        for row in study.systems
+    ]
+
+
+def _share(count: int | None, total: int) -> str:
+    return "-" if count is None or not total else f"{count}/{total} {count / total:.1%}"
 
 
 def _notes(study: "FalseRewards") -> Sequence[str]:
     lines = []
-    if study.predictions and study.spearman is not None:
-        lines.append(f"Spearman of that signal and being paid: {study.spearman:+.2f}.")
+    for what, found in (
+        ("at 2 rows", study.sparse.spearman),
+        ("at every cut", study.every_cut.spearman),
+        (f"over {study.cells} pairs of database and cut", study.by_database),
+    ):
+        if study.predictions and found is not None:
+            lines.append(f"Spearman of signal and being paid, {what}: {found:+.2f}.")
     lines.append(
         f"Rewards by {study.verdict}, signal by {study.signal_verdict}; its upper end leaves out"
     )

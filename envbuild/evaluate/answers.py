@@ -1,12 +1,12 @@
 """A benchmark's questions with a system's predictions beside their golds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from envbuild.corpora.source import Source
-from envbuild.errors import SourceError
+from envbuild.errors import SourceError, UsageError
 from envbuild.evaluate.predictions import read_predictions
 from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import DatabaseRecord, Question
@@ -35,6 +35,38 @@ def database_paths(source: Source) -> dict[str, Path]:
     if not paths:
         raise SourceError(f"{source.name} holds no SQLite files: give a Spider or BIRD folder")
     return paths
+
+
+def read_all_answers(
+    sources: Sequence[Source], predictions: Sequence[Path]
+) -> list[tuple[dict[str, Path], list[Answer]]]:
+    """Of each source: its databases, and the answers of every file that is for it.
+
+    Each file's answers go under its name as the system; a source that no file is for has its
+    questions alone. Raises UsageError where two files have one name, since they would count as one
+    system, and what `read_answers` raises for a file that is for no source.
+    """
+    systems = [path.stem for path in predictions]
+    if len(set(systems)) < len(systems):
+        raise UsageError(f"predictions files need different names, got {', '.join(systems)}")
+    paths = [database_paths(source) for source in sources]
+    found: list[list[Answer]] = [[] for _ in sources]
+    for path, system in zip(predictions, systems, strict=True):
+        refusals = []
+        for source, databases, answers in zip(sources, paths, found, strict=True):
+            try:
+                own = read_answers(source, databases, path)
+            except SourceError as e:
+                refusals.append(e)
+                continue
+            if any(answer.predicted_sql is not None for answer in own):
+                answers += [msgspec.structs.replace(answer, system=system) for answer in own]
+        if len(refusals) == len(sources):
+            raise SourceError(f"{path}: {refusals[0]}") from refusals[0]
+    return [
+        (databases, answers or read_answers(source, databases, None))
+        for source, databases, answers in zip(sources, paths, found, strict=True)
+    ]
 
 
 def read_answers(

@@ -12,6 +12,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     db_id: str
     gold_sql: str
     predicted_sql: str | None = None
+    system: str = ""
+    """Whose prediction it is, where there are several systems."""
 
 
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +62,33 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreBin(msgspec.Struct, frozen=True, kw_only=True):
-    """Questions whose score on the sparse cut lies in one band, and what they pay."""
+    """Wrong predictions whose question's score lies in one band, and how many are paid."""
 
     low: float
     high: float
     wrong: int
     paid: int
+
+
+class PaidByScore(msgspec.Struct, frozen=True, kw_only=True):
+    """Wrong predictions paid, by the score of their question on the same filling."""
+
+    bins: tuple[ScoreBin, ...]
+    spearman: float | None
+    """Of the score against being paid (0 or 1); None where either never varies."""
+
+
+class SystemRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One system's predictions at 2 rows, and with one guided hidden variant."""
+
+    system: str
+    wrong: int
+    right: int
+    paid: int
+    """Wrong ones paid at 2 rows."""
+    paid_with_variant: int | None
+    refused_with_variant: int | None
+    """None where no variants were grown."""
 
 
 class FalseRewards(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +99,16 @@ class FalseRewards(msgspec.Struct, frozen=True, kw_only=True):
     questions: int
     predictions: int
     rows: tuple[PolicyRow, ...]
-    bins: tuple[ScoreBin, ...]
-    """By the score at 2 rows."""
-    spearman: float | None
-    """Of the question's score at 2 rows against wrong predictions paid; None without any."""
+    """Of all systems together; the signal is the questions', each counted once."""
+    systems: tuple[SystemRow, ...]
+    sparse: PaidByScore
+    """At 2 rows."""
+    every_cut: PaidByScore
+    """At every cut along keys: a prediction counts once for each."""
+    by_database: float | None
+    """Spearman over (database, cut): mean score against the share of wrong predictions paid."""
+    cells: int
+    """(database, cut) pairs with enough wrong predictions to have a share."""
     top_alive: tuple[AliveOperator, ...]
     """At full data."""
     verdict: str

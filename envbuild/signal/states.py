@@ -71,9 +71,15 @@ def amplified_policies() -> list[Policy]:
         Policy(name=f"{sparse}, grown", visible="grown"),
         Policy(name=f"{sparse}, grown, guided", visible="guided"),
         Policy(name=f"{sparse} + 1 variant", visible=sparse, hidden=("variant",)),
-        Policy(name=f"{sparse} + 1 guided", visible=sparse, hidden=("guided variant 1",)),
+        one_guided(),
         Policy(name=f"{sparse} + 3 guided", visible=sparse, hidden=tuple(_guided_names())),
     ]
+
+
+def one_guided() -> Policy:
+    """The advised one (SIGNAL 7): 2 rows, and equality on one guided hidden variant."""
+    sparse = cut_name(SPARSE)
+    return Policy(name=f"{sparse} + 1 guided", visible=sparse, hidden=(_guided_names()[0],))
 
 
 def open_states(
