@@ -10,6 +10,7 @@ from envbuild.buckets.edges import Edges
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.spellings import one_spelling
 from envbuild.errors import CorpusFolderError
+from envbuild.io.grouped import count_values, iter_grouped
 from envbuild.io.parquet import arrow_schema
 from envbuild.preflight.measure import measure_corpus
 from envbuild.preflight.write import REPORT_FILE
@@ -17,6 +18,12 @@ from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 from envbuild.records.finding import Finding
 from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Thresholds
 from envbuild.records.signal import SignalScore
+
+
+class AskedId(msgspec.Struct, frozen=True, kw_only=True):
+    """The column of questions.parquet that tells one question from another."""
+
+    question_id: str
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +67,8 @@ def published_block(folder: CorpusFolder | None) -> str:
 
 def counts_block(folder: CorpusFolder | None) -> str:
     """How much the corpus holds, and how much of its source was refused."""
-    databases = _given(folder).databases()
-    questions = _given(folder).questions()
+    corpus = _given(folder)
+    databases = corpus.databases()
 
     def total(field: str) -> str:
         return f"{sum(getattr(row, field) for row in databases):,}"
@@ -74,13 +81,31 @@ def counts_block(folder: CorpusFolder | None) -> str:
         ("rows refused", total("rows_refused")),
         ("foreign keys", total("foreign_keys")),
         ("foreign-key violations", total("fk_violations")),
-        ("questions", f"{len({(q.db_id, q.question_id) for q in questions}):,}"),
-        ("phrasings", f"{len(questions):,}"),
+        ("questions", f"{_distinct_questions(corpus):,}"),
+        ("phrasings", f"{corpus.num_questions:,}"),
     ]
-    shown = one_spelling(q.difficulty for q in questions)
-    difficulties = Counter(shown[q.difficulty] for q in questions if q.difficulty.strip())
+    said = _spread(corpus, "difficulty")
+    shown = one_spelling(said.elements())
+    difficulties: Counter[str] = Counter()
+    for difficulty, count in said.items():
+        if difficulty.strip():
+            difficulties[shown[difficulty]] += count
     rows += [(f"difficulty {name}", f"{count:,}") for name, count in sorted(difficulties.items())]
     return markdown_table(("", "count"), rows)
+
+
+def _distinct_questions(corpus: CorpusFolder) -> int:
+    """Questions, phrasings of one counted once."""
+    file = corpus.root / "questions.parquet"
+    found = iter_grouped(file, AskedId, by="db_id", keys=_spread(corpus, "db_id"))
+    return sum(len({asked.question_id for asked in own}) for _, own in found)
+
+
+def _spread(corpus: CorpusFolder, column: str) -> Counter[str]:
+    """How many questions have each value of a column."""
+    if not corpus.catalogued:
+        return Counter()
+    return count_values(corpus.root / "questions.parquet", column)
 
 
 def rows_block(folder: CorpusFolder | None) -> str:

@@ -16,7 +16,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 RECORDS_HELD = 8192
 """Records in memory before they go to the disk as one sorted run."""
-FRAME_RECORDS = 32
+FRAME_RECORDS = 16
 """Records decoded at once from each run while runs are merged."""
 
 
