@@ -7,9 +7,9 @@ import msgspec
 
 from envbuild.corpora.source import Source
 from envbuild.errors import SourceError, UsageError
-from envbuild.evaluate.predictions import read_predictions
+from envbuild.evaluate.predictions import questions_in_place, read_predictions
 from envbuild.io.json_stream import decode_json
-from envbuild.records.corpus import DatabaseRecord, Question
+from envbuild.records.corpus import DatabaseRecord
 from envbuild.records.false_rewards import Answer
 
 
@@ -90,11 +90,10 @@ def read_answers(
             for number, line in enumerate(own)
             if line.db_id in known
         ]
-    questions = [
-        q for q in source.questions() if isinstance(q, Question) and q.db_id in known and q.gold_sql
-    ]
+    offered = questions_in_place(source.questions())
+    questions = [q for q in offered if q.db_id in known and q.gold_sql]
     fits = predictions is not None and not own
-    sql = read_predictions(predictions, questions).sql if fits and predictions else {}
+    sql = read_predictions(predictions, offered).sql if fits and predictions else {}
     return [
         Answer(
             question_id=f"{number:06}",

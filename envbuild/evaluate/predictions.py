@@ -5,7 +5,7 @@ official files and question ids in forks; Spider's one SQL a line (a blank line 
 JSON lines with `question_id` or `id` and `predicted_sql`, `prediction`, `pred` or `sql`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 
 from envbuild.errors import SourceError, UsageError
 from envbuild.io.json_stream import decode_json
-from envbuild.records.corpus import Question
+from envbuild.records.corpus import Question, Reject
 
 BIRD_SEPARATOR = "\t----- bird -----\t"
 KEYS = ("auto", "id", "position")
@@ -60,6 +60,19 @@ def read_predictions(
     return _match_lines(text, questions)
 
 
+def questions_in_place(offered: Iterable[Question | Reject]) -> list[Question]:
+    """Every record of a benchmark at its own position, for predictions that are keyed by it.
+
+    A record that is no question (its gold is missing, say) stands there without gold and text.
+    """
+    return [
+        Question(question_id=one.question_id, db_id=one.db_id, question="", gold_sql="")
+        if isinstance(one, Reject)
+        else one
+        for one in offered
+    ]
+
+
 def _json_object(text: str) -> dict[str, Any] | None:
     """The whole text as one `{key: SQL}` object; None where it is a line of JSON lines.
 
@@ -87,7 +100,7 @@ def _match_bird(
         if question is None:
             unknown.append(key)
             continue
-        if db_id and db_id != question.db_id:
+        if db_id and db_id != (question.db_id or db_id):
             raise SourceError(
                 f"prediction {key!r} is for database {db_id!r} but the question of that {keys} is "
                 f"over {question.db_id!r}: another release or split of the benchmark?"
@@ -202,10 +215,10 @@ def _entry(record: object, *, form: str) -> _Entry:
 
 
 def _same_question(entry: _Entry, question: Question) -> bool:
-    """False where the entry names another database, or another text."""
-    return entry.db_id in ("", question.db_id) and (
-        not entry.question or entry.question.split() == question.question.split()
-    )
+    """False where the entry names another database, or another text, than the question does."""
+    asked, told = question.question.split(), entry.question.split()
+    same_database = not (question.db_id and entry.db_id) or question.db_id == entry.db_id
+    return same_database and (not (asked and told) or asked == told)
 
 
 def _by_text(entries: Sequence[_Entry], questions: Sequence[Question]) -> list[Question | None]:

@@ -13,11 +13,11 @@ from envbuild.episode.views import ViewCache
 from envbuild.errors import CorpusFolderError, SourceError, UsageError
 from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
-from envbuild.evaluate.predictions import read_predictions
+from envbuild.evaluate.predictions import questions_in_place, read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import BEGUN, INDEX, JOURNAL, iter_episodes, read_configuration
 from envbuild.manifest.read import Manifest, open_manifest
-from envbuild.records.corpus import DatabaseRecord, Question
+from envbuild.records.corpus import DatabaseRecord, Question, Reject
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.records.manifest import ManifestRow
@@ -83,10 +83,12 @@ def evaluate_predictions(
     """
     rule = load_benchmark(benchmark)
     read = read_source(source)
-    questions = [q for q in read.questions() if isinstance(q, Question)]
+    offered = list(read.questions())
+    questions = [q for q in offered if isinstance(q, Question)]
+    refused = Counter(q.reason for q in offered if isinstance(q, Reject))
     if not questions:
         raise SourceError(f"{source} holds no questions: {read.said}")
-    found = read_predictions(predictions, questions, keys=keys)
+    found = read_predictions(predictions, questions_in_place(offered), keys=keys)
     files = {
         d.db_id: Path(d.sqlite_file)
         for d in read.databases()
@@ -115,7 +117,7 @@ def evaluate_predictions(
             rules=count_rules(verdicts),
         ),
         verdicts=verdicts,
-        warnings=_left_out(questions, here, found.unknown, found.sql),
+        warnings=_left_out(questions, here, refused, found.unknown, found.sql),
     )
 
 
@@ -217,13 +219,18 @@ def _unfinished(folder: Path, episodes: Sequence[Episode]) -> list[str]:
 def _left_out(
     questions: Sequence[Question],
     here: Sequence[Question],
+    refused: Counter[str],
     unknown: Sequence[str],
     predicted: dict[str, str],
 ) -> list[str]:
     """What did not take part, in sentences: nothing is dropped in silence."""
     said = []
+    if refused:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(refused.items()))
+        said.append(f"{refused.total()} records of the source are no questions: {reasons}")
     if len(here) < len(questions):
-        lacking = sorted({q.db_id for q in questions} - {q.db_id for q in here})
+        without = {q.db_id for q in questions} - {q.db_id for q in here}
+        lacking = sorted(db_id or "(no db_id)" for db_id in without)
         said.append(
             f"{len(questions) - len(here)} questions left out: no database file for "
             f"{', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}"

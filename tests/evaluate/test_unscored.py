@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.evaluate.compare import compare_all, read_sides
+from envbuild.evaluate.runs import evaluate_predictions
 from envbuild.io.parquet import read_records
 from envbuild.records.evaluation import QuestionVerdict
 
@@ -45,3 +46,23 @@ def test_a_broken_gold_is_reported_beside_the_score(benchmark: Path, tmp_path: P
     assert [v.official for v in verdicts] == ["equal", "gold_error", "different"]
     (compared,) = compare_all(read_sides([str(out), str(out)]))
     assert (compared.questions, compared.left_out) == (2, 1)
+
+
+@pytest.mark.parametrize("form", ["lines", "bird", "jsonl"])
+def test_a_record_without_gold_keeps_the_others_at_their_places(
+    benchmark: Path, tmp_path: Path, form: str
+) -> None:
+    asked = json.loads((benchmark / "dev.json").read_text())
+    asked[0]["query"] = float("nan")
+    (benchmark / "dev.json").write_text(json.dumps(asked))
+    predictions = tmp_path / "system"
+    answers = ("SELECT 7", "SELECT name FROM pet", "SELECT count(*) FROM pet")
+    texts = {
+        "lines": "\n".join(answers),
+        "bird": json.dumps({n: f"{sql}\t----- bird -----\tpets" for n, sql in enumerate(answers)}),
+        "jsonl": "\n".join(json.dumps({"id": n, "sql": sql}) for n, sql in enumerate(answers)),
+    }
+    predictions.write_text(texts[form])
+    run = evaluate_predictions(benchmark, predictions, benchmark="spider")
+    assert [v.official for v in run.verdicts] == ["gold_error", "equal"]
+    assert run.warnings == ["1 records of the source are no questions: no_gold_sql 1"]
