@@ -109,7 +109,10 @@ def _judge_question(
 ) -> QuestionVerdict:
     gold = databases.gold(0, question.gold_sql)
     predicted = databases.sessions[0].run(sql) if sql.strip() else None
-    official = _official(question, sql, databases, benchmark, predicted=predicted, gold=gold)
+    ordered = order_matters(question.gold_sql)
+    official = _official(
+        question, sql, databases, benchmark, predicted=predicted, gold=gold, ordered=ordered
+    )
     strict = judge(predicted, gold, verdict="strict@1")
     return QuestionVerdict(
         question_id=question.question_id,
@@ -124,7 +127,7 @@ def _judge_question(
         official=official,
         strict=strict,
         official_name=benchmark.rule,
-        equal_under=rules_that_agree(predicted, gold, ordered=order_matters(question.gold_sql)),
+        equal_under=rules_that_agree(predicted, gold, ordered=ordered),
         official_correct=official.correct,
         strict_correct=strict.correct,
         reason=explain(official, predicted, gold),
@@ -144,9 +147,9 @@ def _official(
     *,
     predicted: QueryResult | None,
     gold: QueryResult,
+    ordered: bool,
 ) -> Verdict:
     """The benchmark's own verdict: its rule, on its files, with its treatment of DISTINCT."""
-    ordered = order_matters(question.gold_sql)
     gold_sql = question.gold_sql
     if benchmark.drop_distinct:
         plain_sql, plain_gold = without_distinct(sql), without_distinct(gold_sql)

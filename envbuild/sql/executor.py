@@ -273,7 +273,7 @@ def _refuse_text(sql: object, limits: Limits) -> str:
             return "the SQL holds a lone surrogate"
         if size > limits.sql_bytes:
             return f"the SQL is longer than {limits.sql_bytes} bytes"
-    if ";" in sql[:-1] and _statements(sql) > 1:
+    if ";" in sql.rstrip("; \t\n\f\r") and _statements(sql) > 1:
         return "more than one statement"
     return ""
 

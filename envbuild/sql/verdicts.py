@@ -73,7 +73,7 @@ def equal_official(
     """BIRD's rule: equal as sets of rows; duplicates and order do not count."""
     if tolerance is not None:
         return equal_set_within(predicted, gold, tolerance)
-    return set(predicted) == set(gold)
+    return predicted == gold or set(predicted) == set(gold)
 
 
 def equal_bag(
