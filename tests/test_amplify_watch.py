@@ -64,3 +64,12 @@ def test_a_rolled_back_row_is_forgotten_by_the_counts_too(workspace: Workspace) 
     assert watch.rows(ANN) == 2
     workspace.release("two")
     assert watch.rows(ANN) == 2 and watch.rows(VIEWED) == 0
+
+
+def test_a_savepoint_knows_whether_rows_were_added(workspace: Workspace) -> None:
+    mark = workspace.mark("outer")
+    inner = workspace.mark("inner")
+    workspace.insert(workspace.tables["bill"], [7, 1, 2.0])
+    assert not workspace.unchanged(mark)
+    workspace.roll_back("inner", inner)
+    assert workspace.unchanged(mark)

@@ -62,7 +62,9 @@ class Guide:
         while hunt.alive and failures < MOST_FAILURES:
             mark = self.workspace.mark("batch")
             self._batch(hunt, failures)
-            alive = self.watch.alive(hunt.sql, hunt.mutants, hunt.alive)
+            alive = hunt.alive
+            if not self.workspace.unchanged(mark):
+                alive = self.watch.alive(hunt.sql, hunt.mutants, alive)
             if len(alive) < len(hunt.alive) and not self.watch.emptied():
                 self.workspace.release("batch")
                 hunt.alive = alive

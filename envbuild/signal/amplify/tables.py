@@ -168,6 +168,10 @@ class Workspace:
         self.connection.execute(f"SAVEPOINT {name}")
         return {key: (len(table.rows), table.state) for key, table in self.tables.items()}
 
+    def unchanged(self, mark: Mark) -> bool:
+        """True where no row was added since the savepoint."""
+        return all(self.tables[key].state == state for key, (_, state) in mark.items())
+
     def release(self, name: str) -> None:
         """Keeps what was added since the savepoint."""
         self.connection.execute(f"RELEASE {name}")
