@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.sql.executor import Session
 from envbuild.sql.undetermined.conditions import (
     ClockedSession,
-    RowOrder,
-    open_ordered,
-    open_rearranged,
+    ReorderedSession,
     open_reversed,
     open_seeded,
 )
+
+S = TypeVar("S", Session, ClockedSession, ReorderedSession)
 
 
 class GoldSessions:
@@ -26,34 +27,27 @@ class GoldSessions:
     @cached_property
     def plain(self) -> Session:
         """The database as it is."""
-        return self._kept(Session.open_file(self._path, limits=self._limits))
+        return self._closed_at_end(Session.open_file(self._path, limits=self._limits))
 
     @cached_property
     def backwards(self) -> Session:
         """Unordered scans walk from the other end."""
-        return self._kept(open_reversed(self._path, limits=self._limits))
+        return self._closed_at_end(open_reversed(self._path, limits=self._limits))
 
     @cached_property
-    def ordered(self) -> tuple[Session, ...]:
-        """`ORDER BY random()` puts rows in one order after the other."""
-        return tuple(
-            self._kept(open_ordered(self._path, order, limits=self._limits)) for order in RowOrder
-        )
+    def ordered(self) -> ReorderedSession:
+        """`ORDER BY random()` puts rows in an order of one's choice."""
+        return self._closed_at_end(ReorderedSession(self._path, tables=False, limits=self._limits))
 
     @cached_property
-    def rearranged(self) -> tuple[Session, ...]:
-        """Every table hands out its rows in another order than its own."""
-        return tuple(
-            self._kept(open_rearranged(self._path, order, limits=self._limits))
-            for order in (RowOrder.REVERSED, RowOrder.SHUFFLED)
-        )
+    def rearranged(self) -> ReorderedSession:
+        """Every table hands out its rows in an order of one's choice."""
+        return self._closed_at_end(ReorderedSession(self._path, tables=True, limits=self._limits))
 
     @cached_property
     def clocked(self) -> ClockedSession:
         """The clock stands where it is told to."""
-        session = ClockedSession(self._path, limits=self._limits)
-        self._closers.append(session.close)
-        return session
+        return self._closed_at_end(ClockedSession(self._path, limits=self._limits))
 
     def run_seeded(self, sql: str, seed: int) -> QueryResult:
         """The result when random() follows from `seed`."""
@@ -65,6 +59,6 @@ class GoldSessions:
         while self._closers:
             self._closers.pop()()
 
-    def _kept(self, session: Session) -> Session:
+    def _closed_at_end(self, session: S) -> S:
         self._closers.append(session.close)
         return session

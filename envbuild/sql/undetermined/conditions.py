@@ -8,8 +8,7 @@ through the query's text.
 import datetime
 import itertools
 import random
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,51 +48,54 @@ def open_seeded(path: Path, *, seed: int, limits: Limits = DEFAULT_LIMITS) -> Se
     return Session(connection, limits=limits)
 
 
-class RowOrder(Enum):
-    """An order that rows may be put in by the order in which they arrive."""
+ROW_ORDERS = ("kept", "reversed", *(f"shuffled {n}" for n in range(1, 5)))
+"""Orders that rows may be put in by the order in which they arrive.
 
-    KEPT = "kept"
-    REVERSED = "reversed"
-    SHUFFLED = "shuffled"
-    """So that of three rows the middle one changes too; the same at every run."""
+The shuffled ones change what stands in the middle too; they are the same at every run."""
 
 
-def open_ordered(path: Path, order: RowOrder, *, limits: Limits = DEFAULT_LIMITS) -> Session:
-    """A session in which `ORDER BY random()` puts rows in this order."""
-    connection = open_read_only(path)
-    connection.create_scalar_function("random", _arrivals(order), 0)
-    return Session(connection, limits=limits)
+class ReorderedSession:
+    """A session in which `ORDER BY random()` puts rows in the order that a run asks for.
 
-
-def open_rearranged(path: Path, order: RowOrder, *, limits: Limits = DEFAULT_LIMITS) -> Session:
-    """A session in which every table hands out its rows in this order, keys and indexes or not.
-
-    A temporary view stands before each table; what a view lacks (`rowid`, MATCH) fails there.
+    With `tables`, every table hands out its rows in that order, whatever its keys and indexes: a
+    temporary view stands before it, and what a view lacks (`rowid`, MATCH) fails.
     """
-    connection = open_read_only(path)
-    connection.create_scalar_function("random", _arrivals(order), 0)
-    listed = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
-    for (name,) in connection.execute(listed + "ESCAPE '\\'", can_cache=False).fetchall():
+
+    def __init__(self, path: Path, *, tables: bool, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._places: Iterator[int] = iter(())
+        connection = open_read_only(path)
+        connection.create_scalar_function("random", lambda *_: next(self._places), 0)
+        if tables:
+            _stand_before_tables(connection)
+        self._session = Session(connection, limits=limits)
+
+    def run_in(self, order: str, sql: str) -> QueryResult:
+        """What the statement comes to in one of ROW_ORDERS."""
+        self._places = _places(order)
+        return self._session.run(sql)
+
+    def close(self) -> None:
+        """Releases the file."""
+        self._session.close()
+
+
+def _places(order: str) -> Iterator[int]:
+    """The place of the first, second, third … row to arrive."""
+    if order.startswith("shuffled"):
+        chance = random.Random(order)
+        return iter(lambda: chance.getrandbits(62), None)
+    return itertools.count(0, -1 if order == "reversed" else 1)
+
+
+def _stand_before_tables(connection: apsw.Connection) -> None:
+    names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
+    for (name,) in connection.execute(names + "ESCAPE '\\'", can_cache=False).fetchall():
         table = quote_name(str(name))
         connection.execute(
             # LIMIT keeps SQLite from dropping the ORDER BY of an inner query
             f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} ORDER BY random() LIMIT -1",
             can_cache=False,
         )
-    return Session(connection, limits=limits)
-
-
-def _arrivals(order: RowOrder) -> Callable[..., int]:
-    """What `random()` gives for the first, second, third … row it is asked for."""
-    arrivals, chance = itertools.count(), random.Random(0)
-
-    def place(*_: object) -> int:
-        arrived = next(arrivals)
-        if order is RowOrder.SHUFFLED:
-            return chance.getrandbits(62)
-        return arrived if order is RowOrder.KEPT else -arrived
-
-    return place
 
 
 class ClockedSession:

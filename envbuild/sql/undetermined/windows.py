@@ -2,8 +2,8 @@
 
 `ROW_NUMBER() OVER (ORDER BY amount)` numbers rows of one amount as SQLite meets them. With a last
 term `random()` behind the window's own ones the tied rows stand in the order that this function
-gives, and nothing else changes; run under several orders (`conditions.open_ordered`), a query that
-the data determine gives one result. The text is spliced, not rendered anew.
+gives, and nothing else changes; run in several orders (`conditions.ReorderedSession`), a query
+that the data determine gives one result. The text is spliced, not rendered anew.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,8 @@ from envbuild.sql.text.tokens import Kind, Token, iter_code, unquote
 
 _BY_POSITION = frozenset(("row_number", "ntile", "lag", "lead"))
 """Functions of a row's position: they know neither frame nor peers."""
+_BY_PEERS = frozenset(("rank", "dense_rank", "percent_rank", "cume_dist"))
+"""Functions that count rows which tie as one place, whatever the frame says."""
 _STARTS = frozenset(("partition", "order", "rows", "range", "groups"))
 _FRAMES = frozenset(("rows", "range", "groups"))
 
@@ -158,7 +160,7 @@ def _bears_more(function: str, frame: str) -> bool:
     """Whether one more term of its window's ORDER BY only orders what ties for this function."""
     if function in _BY_POSITION:
         return True
-    if "exclude group" in frame or "exclude ties" in frame:
+    if function in _BY_PEERS or "exclude group" in frame or "exclude ties" in frame:
         return False
     from_first = not frame or "unbounded preceding" in frame
     return frame.startswith("rows") or (function == "first_value" and from_first)
