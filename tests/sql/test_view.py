@@ -107,6 +107,15 @@ def test_foreign_keys_out_of_the_view_leave_the_ddl_and_nothing_else(shop: Path)
         ("a (xreferences b, y)", None),
         ("a (x INT REFERENCES a, y REFERENCES kept (z))", None),
         ("a (x INT REFERENCES `other`(`y z`) NOT DEFERRABLE)", "a (x INT)"),
+        ("a (x, FOREIGN KEY (x) REFERENCES b FOREIGN KEY (x) REFERENCES c)", "a (x)"),
+        (
+            "a (x, FOREIGN KEY (x) REFERENCES b /**/ FOREIGN KEY (x) REFERENCES c, CHECK (x > 1))",
+            "a (x /**/ , CHECK (x > 1))",
+        ),
+        (
+            "a (x, FOREIGN KEY (x) REFERENCES b FOREIGN KEY (x) REFERENCES c CHECK (x > 1))",
+            "a (x, CHECK (x > 1))",
+        ),
         (
             "a (x INT REFERENCES \"main.kept\", y REFERENCES 'b')",
             'a (x INT REFERENCES "main.kept", y)',
@@ -194,3 +203,60 @@ def test_rows_may_be_added_to_a_view_image_and_indexes_keep_up(shop: Path) -> No
             connection.execute("INSERT INTO product VALUES ('a', 3)")
         connection.execute("CREATE TABLE later (x)")
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_no_break_space_makes_no_rowid_alias(tmp_path: Path) -> None:
+    path = build(
+        tmp_path / "spaces.sqlite",
+        "CREATE TABLE t (id INTEGER\u00a0PRIMARY KEY, v); INSERT INTO t(rowid, v) VALUES (3, 7)",
+    )
+    assert rows(path, ["t"], "SELECT rowid, v FROM t") == [(3, 7)]
+
+
+def test_rowids_of_a_format_1_database_whose_index_is_read_first(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "old.sqlite"))) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_LEGACY_FILE_FORMAT, 1)
+        connection.execute(
+            "CREATE TABLE w (a, b); CREATE INDEX i ON w (b DESC, a);"
+            "INSERT INTO w VALUES (1, 3), (2, 2), (3, 1);"
+            "ANALYZE; UPDATE sqlite_stat1 SET stat = stat || ' sz=5'"
+        )
+    found = rows(tmp_path / "old.sqlite", ["w"], "SELECT rowid, a FROM w ORDER BY rowid")
+    assert found == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_views_and_triggers_that_name_main_do_not_spoil_the_rest(tmp_path: Path) -> None:
+    path = build(
+        tmp_path / "main.sqlite",
+        "CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT * FROM main.t;"
+        "CREATE VIEW w AS SELECT * FROM t;"
+        "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT * FROM main.t; END",
+    )
+    assert rows(path, ["t"], "SELECT * FROM w") == [(1,)]
+
+
+def test_view_definitions_that_are_no_text(tmp_path: Path) -> None:
+    script = (
+        "CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t -- caf\n;"
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = {} WHERE name = 'v'"
+    )
+    blob = build(tmp_path / "blob.sqlite", script.format("CAST(sql AS BLOB)"))
+    assert rows(blob, ["t"], "SELECT * FROM v") == [(1,)]
+    latin = build(tmp_path / "latin.sqlite", script.format("sql || CAST(x'e9' AS TEXT)"))
+    with pytest.raises(CorpusError, match="view_not_built"):
+        build_view_image(latin, ["t"])
+
+
+def test_no_file_is_the_corpus_fault(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="view_not_built"):
+        build_view_image(tmp_path / "absent.sqlite", ["t"])
+
+
+def test_statistics_with_a_column_more(tmp_path: Path) -> None:
+    path = build(
+        tmp_path / "wide.sqlite",
+        "CREATE TABLE t (a); CREATE INDEX i ON t (a); INSERT INTO t VALUES (1); ANALYZE;"
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = "
+        "'CREATE TABLE sqlite_stat1 (tbl, idx, stat, more)' WHERE name = 'sqlite_stat1'",
+    )
+    assert rows(path, ["t"], "SELECT tbl, idx, stat FROM sqlite_stat1") == [("t", "i", "1 1")]

@@ -25,9 +25,17 @@ def drop_references(sql: str, kept: Collection[str]) -> str:
     """
     if "references" not in sql.lower():
         return sql
-    pieces, done = [], 0
+    pieces: list[str] = []
+    done, comma = 0, -1
     for clause in _find_clauses(sql):
         if not _is_kept(clause.parent, kept):
+            if clause.left.startswith(","):
+                comma = len(pieces) + 1
+            elif comma > 0 and _code_at(sql, done) < clause.start:
+                comma = -1
+            elif comma > 0 and _code_behind(sql, clause.end) in (",", ")"):
+                pieces[comma] = pieces[comma][1:]  # it stood there for a clause that goes as well
+                comma = -1
             pieces += [sql[done : clause.start], clause.left]
             done = clause.end
     return "".join((*pieces, sql[done:]))
@@ -112,11 +120,22 @@ def _lead_left(match: re.Match[str]) -> str:
     follow each other without a comma, and then it must stay for the next.
     """
     lead = match["lead"]
-    behind = _gap().match(match.string, match.end("clause"))
-    next_code = match.string[behind.end() : behind.end() + 1] if behind else ""
+    next_code = _code_behind(match.string, match.end("clause"))
     comma = "," if lead.startswith(",") and next_code not in (",", ")") else ""
     gap = lead.removeprefix(",")
     return comma + (gap if gap.strip(BLANKS) else "")
+
+
+def _code_at(sql: str, at: int) -> int:
+    """Where the first token from `at` on stands that is neither blank nor comment."""
+    gap = _gap().match(sql, at)
+    return gap.end() if gap else at
+
+
+def _code_behind(sql: str, at: int) -> str:
+    """The character that `_code_at` finds; empty at the end."""
+    start = _code_at(sql, at)
+    return sql[start : start + 1]
 
 
 def _is_kept(parent: str, kept: Collection[str]) -> bool:

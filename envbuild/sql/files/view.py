@@ -20,11 +20,11 @@ from envbuild.sql.files.view_rows import Entry, copy_rows, read_shapes
 from envbuild.sql.files.view_tables import can_be_placed, create_tables, in_cut, place_tables
 from envbuild.sql.names import fold_name
 
-_UTF8 = 1
-_ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}
+_ENCODINGS = {"UTF-8": 1, "UTF-16le": 2, "UTF-16be": 3}
+"""The file header's number of each."""
 _SMALL = 4 * 1024 * 1024
 _OBJECTS = """
-SELECT type, name, tbl_name, ifnull(sql, '') FROM src.sqlite_schema
+SELECT type, name, tbl_name, ifnull(CAST(sql AS TEXT), '') FROM main.sqlite_schema
 WHERE type <> 'trigger' AND (type = 'view' OR name = 'sqlite_stat1'
 OR tbl_name COLLATE NOCASE IN ({names})) ORDER BY rowid"""
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -43,8 +43,9 @@ def build_view_image(path: Path, tables: Sequence[str]) -> bytes:
 class ViewBuilder:
     """Builds view after view of one database, whose schema SQLite then parses only once.
 
-    Safe to share among threads, and after a fork. The source is attached as `src`, read only; each
-    view is a database attached as `cut` while it is made.
+    Safe to share among threads, and after a fork. The source is the connection's main database,
+    read only, since its own views and triggers may name `main`; each view is a database attached
+    as `cut` while it is made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,15 +89,18 @@ class ViewBuilder:
                 yield connection
             finally:
                 connection.execute("DETACH cut")
-        except apsw.Error as e:
+        except (apsw.Error, UnicodeDecodeError) as e:
             raise CorpusError("view_not_built", str(e)) from e
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        self._page_size = 1024 if self.path.stat().st_size <= _SMALL else 4096
-        self._connection = apsw.Connection(":memory:", flags=_FLAGS)
         try:
-            self._source = _Source(_attach_source(self._connection, self.path))
+            self._page_size = 1024 if self.path.stat().st_size <= _SMALL else 4096
+            self._connection = apsw.Connection(read_only_uri(self.path), flags=_FLAGS)
+        except (apsw.Error, OSError) as e:
+            raise CorpusError("view_not_built", str(e)) from e
+        try:
+            self._source = _Source(_ready(self._connection))
         except apsw.Error as e:
             self._connection.close()
             raise CorpusError("view_not_built", str(e)) from e
@@ -106,22 +110,14 @@ _left_to_the_parent: list[apsw.Connection] = []
 """Connections inherited by a fork: closing them here could wait for a lock held over there."""
 
 
-def _attach_source(connection: apsw.Connection, path: Path) -> int:
-    """Attaches the source and switches off what would act on rows being copied.
+def _ready(connection: apsw.Connection) -> int:
+    """Switches off what would act on rows being copied, and reads the schema.
 
     The file header's number of the source's text encoding comes back.
     """
     connection.execute("PRAGMA ignore_check_constraints = ON")
-    uri = (read_only_uri(path),)
-    try:
-        connection.execute("ATTACH ? AS src", uri)
-        return _UTF8
-    except apsw.SQLError:  # of another text encoding, which must be set before anything else
-        with path.open("rb") as stream:
-            number = int.from_bytes(stream.read(60)[56:])
-        encoding = _ENCODINGS.get(number, "UTF-8")
-        connection.execute(f"PRAGMA encoding = '{encoding}'; ATTACH ? AS src", uri)
-        return number
+    ((encoding,),) = connection.execute("PRAGMA encoding")
+    return _ENCODINGS[encoding]
 
 
 class _Source:
@@ -199,16 +195,15 @@ def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
     marks = ", ".join("?" for _ in tables)
     connection.execute("ANALYZE cut.sqlite_schema")
     connection.execute(
-        f"INSERT INTO cut.sqlite_stat1 SELECT * FROM src.sqlite_stat1 WHERE tbl IN ({marks})",
+        "INSERT INTO cut.sqlite_stat1 (tbl, idx, stat) "
+        f"SELECT tbl, idx, stat FROM main.sqlite_stat1 WHERE tbl IN ({marks})",
         tables,
     )
 
 
 def _copy_views(connection: apsw.Connection, views: list[Entry]) -> None:
     """The views that compile over what is here; views over dropped views go too."""
-    for view in views:
-        connection.execute(in_cut(view.sql))
-    remaining = [quote_name(view.name) for view in views]
+    remaining = [quote_name(view.name) for view in views if _is_made(connection, view)]
     while remaining:
         broken = [name for name in remaining if not _compiles(connection, name)]
         if not broken:
@@ -216,6 +211,15 @@ def _copy_views(connection: apsw.Connection, views: list[Entry]) -> None:
         for name in broken:
             connection.execute(f"DROP VIEW cut.{name}")
         remaining = [name for name in remaining if name not in broken]
+
+
+def _is_made(connection: apsw.Connection, view: Entry) -> bool:
+    """False for a view that names `main`, which an attached database does not take."""
+    try:
+        connection.execute(in_cut(view.sql))
+    except apsw.SQLError:
+        return False
+    return True
 
 
 def _compiles(connection: apsw.Connection, view: str) -> bool:

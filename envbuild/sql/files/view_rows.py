@@ -1,4 +1,4 @@
-"""Copying tables' rows from the attached `src` to the attached `cut`, rowids included."""
+"""Copying tables' rows from the main database to the attached `cut`, rowids included."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from envbuild.sql.connect import quote_name
 from envbuild.sql.names import fold_name
 
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
-_COLUMNS = "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?, 'src')"
-_KIND = "SELECT type, wr FROM pragma_table_list(?) WHERE schema = 'src'"
+_COLUMNS = "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?, 'main')"
+_KIND = "SELECT type, wr FROM pragma_table_list(?) WHERE schema = 'main'"
 _TABLES_A_QUERY = 100
 
 
@@ -38,7 +38,7 @@ class Shape(NamedTuple):
 
 
 def read_shapes(connection: apsw.Connection, tables: Sequence[Entry]) -> dict[str, Shape]:
-    """Name -> shape of each of these tables of `src`."""
+    """Name -> shape of each of these tables of the main database."""
     return {table.name: _shape_of(table.sql) or _read_shape(connection, table) for table in tables}
 
 
@@ -49,9 +49,13 @@ def copy_rows(
 
     SQLite's bulk transfer (`SELECT *` between like tables) may number rows anew, 1, 2, 3, …: it is
     tried first, and where it changed the first or last number the table is copied column by column.
+    NOT INDEXED, since an index read in place of the table would give its own order to the numbers.
     """
     plain = {name: shape for name, shape in shapes.items() if not shape.by_column}
-    copies = (f"INSERT INTO cut.{name} SELECT * FROM src.{name}" for name in map(quote_name, plain))
+    copies = (
+        f"INSERT INTO cut.{name} SELECT * FROM main.{name} NOT INDEXED"
+        for name in map(quote_name, plain)
+    )
     connection.execute(";".join(copies), can_cache=False)
     again = _renumbered(connection, {name: shape.rowid for name, shape in plain.items()})
     for table in tables:
@@ -66,7 +70,7 @@ def _copy_columns(connection: apsw.Connection, table: Entry, rowid: str) -> None
     name = quote_name(table.name)
     stored = [quote_name(c) for c, _, hidden, _ in _columns(connection, table) if not hidden]
     listed = ", ".join(([rowid] if rowid else []) + stored)
-    connection.execute(f"INSERT INTO cut.{name} ({listed}) SELECT {listed} FROM src.{name}")
+    connection.execute(f"INSERT INTO cut.{name} ({listed}) SELECT {listed} FROM main.{name}")
 
 
 def _renumbered(connection: apsw.Connection, rowids: dict[str, str]) -> set[str]:
@@ -86,7 +90,7 @@ def _renumbered(connection: apsw.Connection, rowids: dict[str, str]) -> set[str]
 
 def _same_ends(name: str, rowid: str) -> str:
     return " AND ".join(
-        f"(SELECT {end}({rowid}) FROM src.{name}) IS (SELECT {end}({rowid}) FROM cut.{name})"
+        f"(SELECT {end}({rowid}) FROM main.{name}) IS (SELECT {end}({rowid}) FROM cut.{name})"
         for end in ("min", "max")
     )
 
@@ -111,7 +115,8 @@ _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]""")
 _UNSURE = ("--", "/*", "'", '"', "`", "[", "generated", "virtual")
 """Comments, quotes without an end, and columns or tables that are computed."""
 _COMPUTED = re.compile(r"as\s*\(")
-_ALIAS = re.compile(r"\binteger\s+primary\s+key\b(?!\s+desc)")
+_ALIAS = re.compile(r"\binteger\s+primary\s+key\b(?!\s+desc)", re.ASCII)
+"""ASCII: a no-break space is part of a name for SQLite."""
 
 
 def _read_shape(connection: apsw.Connection, table: Entry) -> Shape:

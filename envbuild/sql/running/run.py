@@ -18,8 +18,10 @@ from envbuild.sql.running.temporary import held_temporary_bytes
 
 SHORT_VALUE = 4096
 """Bytes a value may have in the quick mode; every function call then ends within milliseconds."""
+_SHORT_BYTES = SHORT_VALUE * 3 // 2 + 8
+"""Bytes of such a value as MessagePack: UTF-16 text takes up to half as much again in UTF-8."""
 CHUNK_CELLS = 16_384
-"""Cells fetched between two looks at the size: at most 64 MB of short values."""
+"""Cells fetched between two looks at the size: at most 100 MB of short values."""
 _LAZY_STEPS = 10_000
 """VM instructions between two looks at the limits: costs up to 2 % of a long scan."""
 _CAREFUL_STEPS = 250
@@ -217,7 +219,7 @@ class Run:
             return self._fetch_chunks(source, [], chunk=1, free=0)
         chunk = CHUNK_CELLS // len(columns) or 1
         # So many rows are within the bytes even at their longest: nothing needs counting.
-        free = limits.result_bytes // ((SHORT_VALUE + 8) * len(columns))
+        free = limits.result_bytes // (_SHORT_BYTES * len(columns))
         first = list(islice(source, min(chunk, free, limits.rows) + 1))
         if len(first) <= free and len(first) <= limits.rows and len(first) <= chunk:
             return QueryResult(outcome=_OK, columns=columns, rows=tuple(first))
