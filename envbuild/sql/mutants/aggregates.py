@@ -40,12 +40,12 @@ def agg(tree: GoldTree) -> Iterator[Edit]:
     published systems make.
     """
     keys = _key_columns(tree)
-    for node in tree.each(exp.Count):
-        if isinstance(node.this, exp.Star):
-            for source, column in _columns_near(tree, node):
+    for count in tree.each(exp.Count):
+        if isinstance(count.this, exp.Star):
+            for source, column in _columns_near(tree, count):
                 named = (source.table.name if source.table else "", column.name)
                 if column.kind == "number" and named not in keys:
-                    yield swap(node, partial(_sum_of, source, column))
+                    yield swap(count, partial(_sum_of, source, column))
     for node in tree.each(*_OTHER_AGGREGATES):
         if node.expressions:
             continue  # the scalar MAX(a, b)
