@@ -22,7 +22,7 @@ from envbuild.signal.summary import Shares, corpus_severity, signal_findings
 from tests.shared import shared_data
 from tests.signal_corpus import build_folder
 
-DATABASES = ("concert_singer", "pets_1", "tvshow")
+DATABASES = ("concert_singer", "pets_1", "tvshow", "student_transcripts_tracking")
 
 
 def spider_folder(root: Path, name: str, *, rows: int | None) -> CorpusFolder:
