@@ -1,10 +1,14 @@
 """Watched golds: run again exactly where a table that they read has other rows."""
 
+from contextlib import closing
+
 import apsw
 import pytest
 
+from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
+from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.amplify.opening import open_workspace
 from envbuild.signal.amplify.tables import Workspace
 from envbuild.signal.amplify.watch import Watch
@@ -73,3 +77,24 @@ def test_a_savepoint_knows_whether_rows_were_added(workspace: Workspace) -> None
     assert not workspace.unchanged(mark)
     workspace.roll_back("inner", inner)
     assert workspace.unchanged(mark)
+
+
+def test_a_gold_that_counts_through_ties_of_a_window_is_told_apart() -> None:
+    with closing(apsw.Connection(":memory:")) as connection:
+        connection.execute(
+            "CREATE TABLE pay (id INTEGER PRIMARY KEY, who TEXT, amount INT);"
+            "INSERT INTO pay VALUES (1, 'a', 10), (2, 'b', 10), (3, 'c', 30)"
+        )
+        image = connection.serialize("main")
+    number = "SELECT who, ROW_NUMBER() OVER (ORDER BY {}) FROM pay"
+    golds = [
+        Gold(question_id="ties", sql=number.format("amount")),
+        Gold(question_id="none", sql=number.format("amount, id")),
+        Gold(question_id="peers", sql=number.format("amount").replace("ROW_NUMBER", "RANK")),
+        Gold(question_id="lot", sql="SELECT who FROM pay ORDER BY random()"),
+    ]
+    settings = AmplifySettings(rows_low=3, rows_high=3)
+    grown = amplify_database(image, golds, settings=settings)
+    told = {state.question_id: state.tie_sensitive for state in grown.growth.golds}
+    assert told == {"ties": True, "none": False, "peers": False, "lot": False}
+    assert grown == amplify_database(image, golds, settings=settings)

@@ -137,7 +137,9 @@ def _show(grown: "list[CorpusGrowth]") -> None:
         if growth.golds_failing:
             typer.echo(f"{growth.golds_failing:,} gold queries did not run before")
         if growth.tie_sensitive:
-            typer.echo(f"{growth.tie_sensitive:,} gold queries rest on a tie under LIMIT")
+            typer.echo(
+                f"{growth.tie_sensitive:,} gold queries rest on a tie under LIMIT or in a window"
+            )
         names = _empty_golds(growth)
         if names:
             more = f", … ({len(names):,} in all)" if len(names) > _SHOWN_GOLDS else ""

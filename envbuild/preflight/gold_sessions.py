@@ -37,12 +37,16 @@ class GoldSessions:
     @cached_property
     def ordered(self) -> ReorderedSession:
         """`ORDER BY random()` puts rows in an order of one's choice."""
-        return self._closed_at_end(ReorderedSession(self._path, tables=False, limits=self._limits))
+        return self._closed_at_end(
+            ReorderedSession.open(self._path, tables=False, limits=self._limits)
+        )
 
     @cached_property
     def rearranged(self) -> ReorderedSession:
         """Every table hands out its rows in an order of one's choice."""
-        return self._closed_at_end(ReorderedSession(self._path, tables=True, limits=self._limits))
+        return self._closed_at_end(
+            ReorderedSession.open(self._path, tables=True, limits=self._limits)
+        )
 
     @cached_property
     def clocked(self) -> ClockedSession:

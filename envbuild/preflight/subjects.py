@@ -14,11 +14,10 @@ from envbuild.records.corpus import EVALUATION_SPLITS, DatabaseRow, Question, Re
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
-from envbuild.sql.comparing.tolerance import equal_bag_within
 from envbuild.sql.connect import Connection, open_read_only
 from envbuild.sql.files.foreign_key_check import KeyCheck, check_foreign_keys
 from envbuild.sql.text.tokens import Kind, iter_code
-from envbuild.sql.undetermined.conditions import INSTANTS, ROW_ORDERS
+from envbuild.sql.undetermined.conditions import INSTANTS
 from envbuild.sql.undetermined.tie_breaks import (
     LimitSite,
     break_ties,
@@ -159,15 +158,7 @@ class GoldSubject:
         """
         windows = "over" in self.words and self.repeats
         spliced = break_window_ties(self.limits_broken("ASC")) if windows else None
-        if spliced is None:
-            return False
-        run_in = self.database.sessions.ordered.run_in
-        first = run_in(ROW_ORDERS[0], spliced)
-        others = (run_in(order, spliced) for order in ROW_ORDERS[1:])
-        return any(
-            differ(first, other) and not equal_bag_within(first.rows, other.rows, 0.0)
-            for other in others
-        )
+        return spliced is not None and self.database.sessions.ordered.varies(spliced)
 
     @cached_property
     def _limit_columns(self) -> tuple[tuple[LimitSite, int], ...]:

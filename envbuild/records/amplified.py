@@ -69,7 +69,7 @@ class GoldState(msgspec.Struct, frozen=True, kw_only=True):
     killed_before: int = 0
     killed: int = 0
     tie_sensitive: bool = False
-    """Its result rests on the order of equal rows under a LIMIT."""
+    """Its result rests on the order of equal rows, under a LIMIT or inside a window."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

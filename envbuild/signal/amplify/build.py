@@ -247,7 +247,8 @@ class _Run:
             mutants=len(hunt.mutants) if hunt else 0,
             killed_before=hunt.killed_before if hunt else 0,
             killed=killed,
-            tie_sensitive=rests_on_tie(gold.sql, self.watch.run),
+            tie_sensitive=rests_on_tie(gold.sql, self.watch.run)
+            or self.watch.counts_through_ties(gold.sql),
         )
 
     def _read_scenes(self, sql: str) -> list[Scene]:

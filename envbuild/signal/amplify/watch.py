@@ -1,5 +1,6 @@
 """Watching golds while rows are added: how many rows each returns, and which one was emptied."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from envbuild.errors import GoldError
@@ -9,9 +10,12 @@ from envbuild.signal.mutants import Mutant
 from envbuild.signal.score import try_mutants
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import GoldTableReader
+from envbuild.sql.undetermined.conditions import ReorderedSession
+from envbuild.sql.undetermined.windows import break_window_ties
 
 LIMITS = Limits(vm_steps=8_000_000, seconds=10.0, rows=20_000)
 """What a gold may use on generated rows (SIGNAL 7)."""
+_RANDOM = re.compile("random", re.IGNORECASE)
 MOST_ROWS_KEPT = 1000
 """Rows of a gold's result that is kept until its tables change."""
 
@@ -25,6 +29,7 @@ class Watch:
     def __init__(self, workspace: Workspace, golds: Sequence[str]) -> None:
         self.workspace = workspace
         self.session = Session(workspace.connection, limits=LIMITS)
+        self._reordered: ReorderedSession | None = None
         self._tables = dict(self._read_tables(golds))
         self._results: dict[str, tuple[tuple[int, ...], QueryResult]] = {}
         """Gold to its last result, and the states of its tables then."""
@@ -49,6 +54,15 @@ class Watch:
         if len(result.rows) <= MOST_ROWS_KEPT:
             self._results[sql] = states, result
         return result
+
+    def counts_through_ties(self, sql: str) -> bool:
+        """True where a window gives rows that tie in its ORDER BY other values in another order."""
+        spliced = break_window_ties(sql) if "over" in sql.lower() else None
+        if spliced is None or _RANDOM.search(sql):
+            return False
+        if self._reordered is None:
+            self._reordered = ReorderedSession(self.workspace.connection, limits=LIMITS)
+        return self._reordered.varies(spliced)
 
     def alive(
         self, sql: str, mutants: Sequence[Mutant], positions: Sequence[int]

@@ -15,8 +15,10 @@ from typing import Any
 import apsw
 
 from envbuild.records.execution import Limits, QueryResult
-from envbuild.sql.connect import open_read_only, quote_name, read_only_uri
+from envbuild.sql.comparing.tolerance import equal_bag_within
+from envbuild.sql.connect import Connection, open_read_only, quote_name, read_only_uri
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
+from envbuild.sql.verdicts import equal_bag
 
 INSTANTS = ("1970-01-02 03:04:05", "2004-02-29 12:00:00", "2026-07-15 09:30:00", "2101-12-31 23:59")
 """The times (UTC) at which a query that reads the clock is run."""
@@ -61,18 +63,41 @@ class ReorderedSession:
     temporary view stands before it, and what a view lacks (`rowid`, MATCH) fails.
     """
 
-    def __init__(self, path: Path, *, tables: bool, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, connection: Connection, *, tables: bool = False, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        """Over a connection whose own `random()` this replaces for good."""
         self._places: Iterator[int] = iter(())
-        connection = open_read_only(path)
         connection.create_scalar_function("random", lambda *_: next(self._places), 0)
         if tables:
             _stand_before_tables(connection)
         self._session = Session(connection, limits=limits)
 
+    @classmethod
+    def open(
+        cls, path: Path, *, tables: bool, limits: Limits = DEFAULT_LIMITS
+    ) -> "ReorderedSession":
+        """Over a file, which is never written."""
+        return cls(open_read_only(path), tables=tables, limits=limits)
+
     def run_in(self, order: str, sql: str) -> QueryResult:
         """What the statement comes to in one of ROW_ORDERS."""
         self._places = _places(order)
         return self._session.run(sql)
+
+    def varies(self, sql: str) -> bool:
+        """True where the orders give different multisets of rows.
+
+        By more than the last digits of a float; a run that does not end well says nothing.
+        """
+        first = self.run_in(ROW_ORDERS[0], sql)
+        others = (self.run_in(order, sql) for order in ROW_ORDERS[1:] if first.ok)
+        return any(
+            other.ok
+            and not equal_bag(other.rows, first.rows)
+            and not equal_bag_within(first.rows, other.rows, 0.0)
+            for other in others
+        )
 
     def close(self) -> None:
         """Releases the file."""
