@@ -39,11 +39,14 @@ class EpisodeDatabase:
     def __init__(self, session: Session, schema: Callable[[], ViewSchema]) -> None:
         self.session = session
         self._read_schema = schema
+        self._schema: ViewSchema | None = None
 
-    @cached_property
+    @property
     def schema(self) -> ViewSchema:
         """The view's schema, asked for at first use."""
-        return self._read_schema()
+        if self._schema is None:
+            self._schema = self._read_schema()
+        return self._schema
 
     def close(self) -> None:
         """Releases the session; a second call does nothing."""

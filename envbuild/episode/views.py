@@ -13,18 +13,19 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import closing
-from functools import cache, cached_property
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from envbuild.episode.database import EpisodeDatabase, ViewSchema
-from envbuild.errors import SourceError
+from envbuild.errors import CorpusError, SourceError
 from envbuild.io.files import atomic_path
 from envbuild.records.execution import Limits
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import SQLiteError, open_image, open_read_only
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
 from envbuild.sql.files.view import ViewBuilder
+from envbuild.sql.forks import renew_in_children
 from envbuild.sql.names import fold_name
 
 MiB = 1024 * 1024
@@ -52,6 +53,12 @@ class View:
         self.shown = tuple(shown)
         self.owned_bytes = len(image)
         """Bytes in memory, or on disk where the cache made the file."""
+        self._schema: ViewSchema | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its file was removed, as a cache does to make room."""
+        return self.file is not None and not self.file.exists()
 
     def open(self, limits: Limits) -> EpisodeDatabase:
         """A database of one episode's own on this view."""
@@ -61,9 +68,15 @@ class View:
             session = Session.open_file(self.file, limits=limits)
         return EpisodeDatabase(session, lambda: self.schema)
 
-    @cached_property
+    @property
     def schema(self) -> ViewSchema:
-        """Read through a connection of its own, so that no episode's authorizer is in the way."""
+        """Read at its first use, which is no `cached_property`: that has one lock for all views."""
+        if self._schema is None:
+            self._schema = self._read_schema()
+        return self._schema
+
+    def _read_schema(self) -> ViewSchema:
+        """Through a connection of its own, so that no episode's authorizer is in the way."""
         opened = open_image(self.image) if self.file is None else open_read_only(self.file)
         with closing(opened) as connection:
             virtual = [name for (name,) in connection.execute(_VIRTUAL)]
@@ -89,8 +102,8 @@ class ViewCache:
         self._folder = folder
         self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
         self._builders: OrderedDict[str, ViewBuilder] = OrderedDict()
-        self._building: dict[tuple[str, ...], threading.Lock] = {}
-        self._lock = threading.Lock()
+        self.renew_locks()
+        renew_in_children(self)
 
     def open(
         self,
@@ -106,7 +119,14 @@ class ViewCache:
         one database from another. Raises SourceError where `path` is no database, CorpusError
         where a table is missing.
         """
-        return self.view(path, tables, digest=digest).open(limits)
+        while True:
+            view = self.view(path, tables, digest=digest)
+            try:
+                return view.open(limits)
+            except CorpusError:
+                if not (view.owned_bytes and view.is_gone):
+                    raise
+            self._forget(view)  # another thread or process made room meanwhile
 
     def view(self, path: Path, tables: Sequence[str] | None = None, *, digest: str = "") -> View:
         """The view itself; see `open`."""
@@ -123,9 +143,14 @@ class ViewCache:
             view = self._build(Path(path), tables, key)
             with self._lock:
                 self._views[key] = view
-                self._building.pop(key, None)
                 self._evict()
             return view
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been building."""
+        self._building: weakref.WeakValueDictionary[tuple[str, ...], threading.Lock]
+        self._building = weakref.WeakValueDictionary()  # each as long as a thread builds or waits
+        self._lock = threading.Lock()
 
     @property
     def kept_bytes(self) -> tuple[int, int]:
@@ -144,13 +169,20 @@ class ViewCache:
             return View(file=path, shown=tables)
         name = sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         file = self._files() / f"{name}.sqlite"
-        if not file.exists():
-            with atomic_path(file) as temporary:
-                self._builder(path, key[0]).write(tables, temporary)
-        view = View(file=file, shown=tables)
-        view.owned_bytes = file.stat().st_size
-        _ = view.schema  # read now: the file may be gone when an episode first asks
-        return view
+        while True:
+            if not file.exists():
+                with atomic_path(file) as temporary:
+                    temporary.unlink(missing_ok=True)  # left by a process that was killed
+                    self._builder(path, key[0]).write(tables, temporary)
+            view = View(file=file, shown=tables)
+            try:
+                view.owned_bytes = file.stat().st_size
+                _ = view.schema  # read now: the file may be gone when an episode first asks
+            except (FileNotFoundError, SQLiteError):
+                if not view.is_gone:
+                    raise
+            else:
+                return view
 
     def _builder(self, path: Path, source: str) -> ViewBuilder:
         """The database's builder; the last few are kept, since a database's rows come together."""
@@ -175,6 +207,11 @@ class ViewCache:
             sum(view.owned_bytes for view in views if view.file is None),
             sum(view.owned_bytes for view in views if view.file is not None),
         )
+
+    def _forget(self, view: View) -> None:
+        with self._lock:
+            for key in [key for key, kept in self._views.items() if kept is view]:
+                del self._views[key]
 
     def _evict(self) -> None:
         in_memory, on_disk = self._kept_bytes()

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises OutputError, with a sentence, for a folder that cannot be written or a full disk.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    writer = f"{os.getpid()}-{threading.get_native_id()}"
+    temporary = path.with_name(f"{path.name}.{writer}{TEMPORARY_SUFFIX}")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -43,11 +43,15 @@ _left_to_the_parent: list[apsw.Connection] = []
 
 _forks = 0
 """How many forks lie between this process and the one that imported this module."""
+_reopening = threading.Lock()
+_LONGEST_CLOCK = 1e6
+"""Seconds: what lies beyond, infinity too, is more than timers take."""
 
 
 def _count_fork() -> None:
-    global _forks
+    global _forks, _reopening
     _forks += 1
+    _reopening = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_count_fork)
@@ -113,9 +117,12 @@ class Session:
         limits = limits or self.limits
         if refusal := _refuse_text(sql, limits):
             return QueryResult(outcome=Outcome.INVALID, error=refusal, parsed=False)
+        if self._forks != _forks:
+            self._reopen()  # before the lock, which another thread of the parent may have held
         with self._lock:
             if self._origin is not None:
                 return self._run_anywhere(sql, limits)
+            self._authorizer.own_tables = frozenset()  # others may write between two runs
             before = {key: self.connection.limit(key, v) for key, v in _CONNECTION_LIMITS.items()}
             try:
                 return self._run_anywhere(sql, limits)
@@ -124,11 +131,20 @@ class Session:
                     self._connection.limit(key, value)
 
     def close(self) -> None:
-        """Releases the descriptor, and the worker where nobody else uses it; idempotent."""
+        """Releases the descriptor, and the worker where nobody else uses it; idempotent.
+
+        A statement that another thread runs here meanwhile is broken off.
+        """
         if self._worker is not None:
             self._worker.close()
         if self._forks == _forks:
-            self._connection.close()
+            if not self._lock.acquire(blocking=False):
+                self._connection.interrupt()
+                self._lock.acquire()
+            try:
+                self._connection.close()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> "Session":
         return self
@@ -147,7 +163,7 @@ class Session:
 
     def _run_anywhere(self, sql: str, limits: Limits) -> QueryResult:
         """In the first mode that can take the statement; its clock runs through all of them."""
-        deadline = time.monotonic() + limits.seconds
+        deadline = time.monotonic() + min(_LONGEST_CLOCK, limits.seconds)
         mode = _QUICK
         if not self.isolated:
             try:
@@ -201,20 +217,23 @@ class Session:
         return refused in own
 
     def _begin(self) -> None:
-        self._forks = _forks
         self._authorizer = Authorizer()
         self._lock = threading.RLock()
         self._worker = WorkerSession(self._origin) if self._origin is not None else None
         if self._origin is not None:
             for key, value in _CONNECTION_LIMITS.items():
                 self._connection.limit(key, value)
+        self._forks = _forks
 
     def _reopen(self) -> None:
         """In a forked child: the inherited connection is the parent's."""
-        if self._origin is not None:
-            _left_to_the_parent.append(self._connection)
-            self._connection = _open(self._origin)
-        self._begin()
+        with _reopening:
+            if self._forks == _forks:
+                return
+            if self._origin is not None:
+                _left_to_the_parent.append(self._connection)
+                self._connection = _open(self._origin)
+            self._begin()
 
 
 def _open(origin: Path | bytes) -> apsw.Connection:

@@ -1,6 +1,7 @@
 """Views are built once, shared, bounded, and survive threads, forks and many episodes."""
 
 import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -119,6 +120,38 @@ def test_a_forked_child_leaves_the_parents_files(large: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0 and file.exists()
     del cache
     assert not file.exists()
+
+
+def test_a_child_waits_for_no_thread_of_its_parent(shop: Path) -> None:
+    cache = ViewCache()
+    cache.view(shop, ("sale",))
+    (builder,) = cache._builders.values()
+    with builder._lock, cache._lock:  # as another thread holds them that is building
+        child = os.fork()
+        if child == 0:
+            signal.alarm(5)
+            os._exit(0 if count(cache, shop, "lonely", ("lonely",)) == 3 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_caches_that_share_a_folder_and_hardly_any_room(large: Path, tmp_path: Path) -> None:
+    caches = [ViewCache(folder=tmp_path / "views", disk_bytes=1) for _ in range(2)]
+
+    def opened(number: int) -> object:
+        table = "ab"[number // 2 % 2]
+        return count(caches[number % 2], large, table, (table,))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(opened, range(60))) == {20_000}
+
+
+def test_a_killed_processs_leavings_are_in_nobodys_way(large: Path, tmp_path: Path) -> None:
+    cache = ViewCache(folder=tmp_path / "views")
+    file = cache.view(large, ("a",)).file
+    assert file is not None
+    writer = f"{os.getpid()}-{threading.get_native_id()}"
+    file.rename(file.with_name(f"{file.name}.{writer}.partial"))
+    assert count(ViewCache(folder=tmp_path / "views"), large, "a", ("a",)) == 20_000
 
 
 def test_virtual_tables_and_views_are_listed(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, Outcome, QueryResult
 from envbuild.sql.executor import Session
+from envbuild.sql.running.run import _RUNNING
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
 UNSTOPPABLE = "SELECT instr(zeroblob(999999), zeroblob(500000) || x'01')"
@@ -279,6 +282,80 @@ def test_a_connection_of_ones_own_is_left_as_it_was() -> None:
     assert session.run("DELETE FROM t").outcome is Outcome.DENIED
     connection.execute("ATTACH ':memory:' AS other; CREATE TABLE other.u(b); DELETE FROM t")
     assert session.run("SELECT count(*) FROM t").rows == ((0,),)
+
+
+def test_a_connection_of_ones_own_may_gain_tables_called_like_built_in_ones() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t(a)")
+    session = Session(connection)
+    assert session.run("SELECT * FROM carray").outcome is Outcome.DENIED
+    connection.execute("CREATE TABLE dbstat(a)")
+    assert session.run("SELECT * FROM dbstat").ok
+    connection.execute("DROP TABLE dbstat")
+    assert session.run("SELECT * FROM dbstat").outcome is Outcome.DENIED
+
+
+def test_bytes_of_utf16_text_are_counted_as_utf8() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(s)")
+    connection.executemany("INSERT INTO t VALUES (?)", [("漢" * 2000,)] * 4)
+    cut = Session(connection).run("SELECT s FROM t", Limits(result_bytes=16_416))
+    assert (cut.outcome, len(cut.rows)) == (Outcome.TRUNCATED, 2)  # of 6,004 bytes each
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_limits_without_an_end(tmp_path: Path, isolated: bool) -> None:
+    limits = Limits(seconds=float("inf"), value_bytes=2**40, vm_steps=2**62)
+    image = apsw.Connection(":memory:").serialize("main")
+    with Session.open_image(image, limits=limits, isolated=isolated) as session:
+        for size in (9, 9000):
+            found = session.run(f"SELECT instr(zeroblob({size}) || x'01', x'01')")
+            assert found.rows == ((size + 1,),)
+
+
+def test_a_child_waits_for_no_thread_of_its_parent(session: Session) -> None:
+    with session._lock:  # as another thread holds it that runs a statement
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            good = session.run("SELECT sum(amt) FROM orders").rows == ((30,),)
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_closing_breaks_off_what_another_thread_runs(session: Session) -> None:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(session.run(ENDLESS)))
+    thread.start()
+    while not _RUNNING:
+        time.sleep(0.01)
+    session.close()
+    thread.join()
+    assert [result.error for result in found] == ["interrupted"]
+
+
+def test_a_signal_that_raises_anywhere_leaves_nothing_behind(session: Session) -> None:
+    class RungError(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise RungError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for turn in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00002 * (turn % 100 + 1))
+                while True:
+                    session.run("SELECT * FROM orders")
+            except RungError:
+                pass
+            connection = session.connection
+            assert connection.authorizer is None
+            assert connection.limit(apsw.SQLITE_LIMIT_LENGTH) > 1_000_000
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_files_that_are_no_database(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from envbuild.sql.connect import quote_name, read_only_uri
 from envbuild.sql.files.references import drop_references
 from envbuild.sql.files.view_rows import Entry, copy_rows, read_shapes
 from envbuild.sql.files.view_tables import can_be_placed, create_tables, in_cut, place_tables
+from envbuild.sql.forks import renew_in_children
 from envbuild.sql.names import fold_name
 
 _ENCODINGS = {"UTF-8": 1, "UTF-16le": 2, "UTF-16be": 3}
@@ -51,8 +52,9 @@ class ViewBuilder:
     def __init__(self, path: Path) -> None:
         """Raises CorpusError (`view_not_built`) where `path` is no database."""
         self.path = Path(path)
-        self._lock = threading.Lock()
+        self.renew_locks()
         self._open()
+        renew_in_children(self)
 
     def image(self, tables: Sequence[str]) -> bytes:
         """The view as bytes; see `build_view_image`."""
@@ -70,6 +72,10 @@ class ViewBuilder:
         with self._lock, self._cut(str(out)) as connection:
             connection.execute("PRAGMA cut.journal_mode = OFF; PRAGMA cut.synchronous = OFF")
             self._source.fill(connection, tables)
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been building."""
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Lets the source go; a second call does nothing."""

@@ -54,6 +54,8 @@ class Mode(Enum):
 _QUICK, _CAREFUL, _ISOLATED = Mode  # looking a member up costs as much as a small query's step
 _OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
 _LENGTH = apsw.SQLITE_LIMIT_LENGTH
+_LONGEST = 2**31 - 1
+"""What SQLite takes as a limit; its own is lower."""
 
 
 class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs into another mode
@@ -113,15 +115,15 @@ class Run:
         connection, authorizer = self.connection, self.authorizer
         authorizer.reset()
         before = connection.authorizer
+        length = connection.limit(_LENGTH)
+        most = SHORT_VALUE if self.mode is _QUICK else _LONGEST
         longest = self.limits.value_bytes
-        if self.mode is _QUICK and longest > SHORT_VALUE:
-            longest = SHORT_VALUE
-        length = connection.limit(_LENGTH, longest)
-        connection.authorizer = authorizer.check
-        connection.set_progress_handler(self._look, self.steps_a_check)
         cursor = connection.cursor()
         cursor.exec_trace = self._starts
         try:
+            connection.limit(_LENGTH, most if longest > most else longest)
+            connection.authorizer = authorizer.check
+            connection.set_progress_handler(self._look, self.steps_a_check)
             found = self._fetch(cursor.execute(sql, can_cache=False))
             if not self.looked:
                 return found
@@ -134,12 +136,16 @@ class Run:
         except RecursionError:
             return QueryResult(outcome=Outcome.ERROR, error="the statement is nested too deeply")
         finally:
-            cursor.close(True)
-            if self.looked:
-                _RUNNING.discard(self)
-            connection.set_progress_handler(None)
-            connection.authorizer = before
-            connection.limit(_LENGTH, length)
+            try:  # one inside the other: a signal may raise here too
+                connection.authorizer = before
+                connection.limit(_LENGTH, length)
+            finally:
+                try:
+                    connection.set_progress_handler(None)
+                    cursor.close(True)
+                finally:
+                    if self.looked:
+                        _RUNNING.discard(self)
 
     def _starts(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
         """APSW's callback between preparing a statement and running it: False gives it up."""
@@ -281,7 +287,7 @@ def _watchful_steps(seconds: float) -> int:
 
     1,000 cost 8 % of a long scan, 10,000 next to nothing.
     """
-    return min(_LAZY_STEPS, max(1_000, int(seconds * 500)))
+    return max(1_000, int(min(_LAZY_STEPS, seconds * 500)))
 
 
 def _rows_within(rows: list[Row], size: int) -> tuple[int, int]:
