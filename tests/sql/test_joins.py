@@ -86,6 +86,16 @@ SHARES = [
     ("WITH c AS (SELECT id FROM customers) SELECT * FROM c JOIN orders ON c.id=customer_id", 1.0),
     ("WITH c(k) AS (SELECT id FROM customers) SELECT * FROM c, orders WHERE k=customer_id", 1.0),
     (
+        "WITH a AS (SELECT id FROM customers), b AS (SELECT id FROM a) "
+        "SELECT * FROM b JOIN orders ON b.id = customer_id",
+        1.0,
+    ),
+    (
+        "WITH orders AS (SELECT id FROM customers), b AS (SELECT id FROM orders) "
+        "SELECT * FROM b JOIN visits ON b.id = customer",
+        1.0,
+    ),
+    (
         "SELECT * FROM orders o JOIN (SELECT id FROM customers UNION SELECT id FROM customers) c "
         "ON c.id = o.customer_id",
         1.0,

@@ -225,6 +225,7 @@ def _query_outputs(query: exp.Expr, tracing: Tracing) -> Outputs:
     """A derived query's columns; of a set operation only what both sides pass on alike."""
     query = query.unnest()
     if id(query) not in tracing.traced:
+        tracing.traced[id(query)] = {}  # what a circle of CTEs finds, so that tracing ends
         tracing.traced[id(query)] = _trace(query, tracing)
     return tracing.traced[id(query)]
 
@@ -268,17 +269,15 @@ def _renamed(outputs: Outputs, cte: exp.CTE) -> Outputs:
 def _cte_of(node: exp.Expr, name: str) -> exp.CTE | None:
     """The CTE that this table name means: the innermost WITH around it that defines it.
 
-    A recursive one's use of itself means no CTE here, so that tracing ends.
+    The CTEs of one WITH see each other; a recursive one's use of itself means no CTE here.
     """
-    inside: exp.Expr = node
     around = node.parent
     while around is not None:
         if isinstance(around, exp.CTE) and fold_name(around.alias) == name:
             return None
-        clause = around.args.get("with_")
-        if clause is not None and clause is not inside:
+        if (clause := around.args.get("with_")) is not None:
             for cte in clause.expressions:
                 if fold_name(cte.alias) == name:
                     return cte  # type: ignore[no-any-return]  # sqlglot's expressions are Any
-        inside, around = around, around.parent
+        around = around.parent
     return None
