@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from envbuild.records.schema import Schema
+from envbuild.records.schema import ForeignKey, Schema
 
 _JOINS = (
     *(
@@ -102,6 +102,8 @@ class _Writer:
         self.schema = schema
         self.chance = chance
         self.names: list[str] = []
+        self.tables: list[str] = []
+        """The table that each name stands for."""
 
     def query(self) -> str:
         body = self._select()
@@ -137,6 +139,7 @@ class _Writer:
 
     def _source(self) -> str:
         table = self._table()
+        self.tables.append(table)
         sort = self.chance.randrange(30)
         if sort < 7:
             self.names.append(table)
@@ -165,8 +168,30 @@ class _Writer:
         return glue.join(parts)
 
     def _equality(self) -> str:
+        edges = [
+            edge
+            for edge in self.schema.foreign_keys
+            if edge.child in self.tables and edge.parent in self.tables
+        ]
+        if edges and self.chance.randrange(5):
+            return self._along(self.chance.choice(edges))
         other = self._column() if self.chance.randrange(5) else self.chance.choice(_LITERALS)
         return f"{self._column()}{self.chance.choice(_COMPARISONS)}{other}"
+
+    def _along(self, edge: ForeignKey) -> str:
+        """Equalities along a foreign key, mostly between names that stand for its tables."""
+        sides = []
+        for table, columns in (
+            (edge.child, edge.child_columns),
+            (edge.parent, edge.parent_columns),
+        ):
+            named = [
+                name for name, its in zip(self.names, self.tables, strict=True) if its == table
+            ]
+            name = self.chance.choice(named or self.names)
+            sides.append([f"{name}.{self._quoted(column)}" for column in columns])
+        sign = self.chance.choice((*_COMPARISONS, *[" = "] * 20))
+        return " AND ".join(f"{one}{sign}{other}" for one, other in zip(*sides, strict=True))
 
     def _fill(self, form: str) -> str:
         while "{" in form:
@@ -187,7 +212,7 @@ class _Writer:
 
     def _table(self) -> str:
         names = self.schema.table_names
-        return self._quoted(self.chance.choice((*names, *names, *names, "nowhere", "c", "d")))
+        return self._quoted(self.chance.choice((*names * 4, *self.tables, "nowhere", "c", "d")))
 
     def _quoted(self, name: str) -> str:
         sort = self.chance.randrange(60)

@@ -2,11 +2,11 @@
 
 import re
 
-from envbuild.sql.text.plain_text import COMMENT, QUOTED, STRING
+from envbuild.sql.text.plain_text import QUOTED, STRING
 from envbuild.sql.text.tokens import Kind, iter_code
 
-_OPAQUE = re.compile(f"{STRING}|{QUOTED}|{COMMENT}")
-_UNFINISHED = re.compile(r"['\"`\[@#:$]|/\*|[^\t\n\f\r\x20-\x7e]")
+_OPAQUE = re.compile(f"{STRING}|{QUOTED}")
+_UNFINISHED = re.compile(r"['\"`\[@#:$]|--|/\*|[^\t\n\f\r\x20-\x7e]")
 """Marks after which only the scanner knows what is text and what is SQL."""
 _MARKS = re.compile(r"[()]|\border[ \t\n\f\r]+by\b", re.IGNORECASE)
 
@@ -18,7 +18,7 @@ def order_matters(sql: str) -> bool:
     """
     if "order" not in sql.lower():
         return False
-    bare = _OPAQUE.sub(" ", sql)
+    bare = _OPAQUE.sub("%", sql)
     if _UNFINISHED.search(bare):
         return _scan(sql)
     depth = 0

@@ -13,9 +13,9 @@ from envbuild.sql.text.tokens import COMMENT, STRING
 _UMLAUTS = "À-ÖØ-Þà-öø-ÿ"
 """Letters that no upper case turns into ASCII's."""
 TOKEN = re.compile(
-    rf"[a-z_{_UMLAUTS}][a-z0-9_{_UMLAUTS}]*+"
+    rf"[ \t\n\r]*+([a-z_{_UMLAUTS}][a-z0-9_{_UMLAUTS}]*+|[(),.;*]"
     rf"|[0-9]+(?:\.[0-9]+)?+(?![a-z_.{_UMLAUTS}])|(?=[0-9])|{STRING}|{COMMENT}"
-    r"""|"[^"]*"(?!")|`[^`]*`(?!`)|\[[^\[\]]*+\](?!\])|[<>!=]=|<>|\|\||[^ \t\n\r]"""
+    r"""|"[^"]*+"(?!")|`[^`]*+`(?!`)|\[[^\[\]]*+\](?!\])|[<>!=]=|<>|\|\||[^ \t\n\r])"""
 )
 """Tokens of a folded text. What is no whole token of SQLite's falls to signs that fit nowhere."""
 _SIGNS = {
@@ -144,13 +144,9 @@ CASE = re.compile(rf"K(?:{CONDITION})?+(?:w{CONDITION}t{CONDITION})++(?:y{CONDIT
 INNERMOST = re.compile(r"[fCUV]?\([^()K]*\)|K[^()Kz]*z")
 """A bracket or a CASE that holds no other, with the function that it calls."""
 CTE = re.compile(rf"{_N}A(q_*+)")
-RESULT = re.compile(
-    rf"(?P<all>\*)|(?P<of>{_N})\.\*"
-    rf"|(?:(?P<column>{COLUMN})(?=[,AFWGHXOL]|\Z)|{CONDITION})(?:A(?P<name>[nfs]))?+"
-)
-SOURCE = re.compile(
-    rf"(?P<natural>N?)[luIx]*+[F,J](?P<table>{_N}|q_*+)(?:A?+(?P<alias>{_N}))?+"
-    rf"(?:o(?P<on>{CONDITION})|U(?P<using>r_*+))?+"
-)
+RESULT = re.compile(rf"(\*)|({_N})\.\*|(?:({COLUMN})(?=[,AFWGHXOL]|\Z)|{CONDITION})(?:A([nfs]))?+")
+"""`*`, the table of `t.*`, a lone column, and the name of one result."""
+SOURCE = re.compile(rf"(N?)[luIx]*+[F,J]({_N}|q_*+)(?:A?+({_N}))?+(?:o({CONDITION})|U(r_*+))?+")
+"""NATURAL, table, alias, ON's condition and USING's names of one source."""
 EQUALITY = re.compile(rf"(?<=[oW& ])({COLUMN})[=i]({COLUMN})(?=[& ]|\Z)")
 """Two columns that a condition without OR sets equal."""

@@ -46,14 +46,19 @@ class NotPlainError(Exception):
 
 def plain_selects(sql: str) -> list[PlainSelect] | None:
     """Every SELECT of the query, subqueries' too; None where the query is not plain."""
-    tokens = grammar.TOKEN.findall(fold_name(sql))
+    tokens = grammar.TOKEN.findall(fold_name(sql).rstrip(" \t\n\r"))
     if "--" in sql or "/*" in sql:
         tokens = _without_comments(tokens)
     known, others = grammar.KNOWN, grammar.OTHERS
     signs = "".join([known.get(token) or others.get(token[0], "?") for token in tokens])
     if "?" in signs or "S" not in signs:
         return None
+    if '"' in sql or "`" in sql or "[" in sql:
+        tokens = [token[1:-1] if token[0] in _QUOTES else token for token in tokens]
     return _Reading(tokens).selects(signs)
+
+
+_QUOTES = frozenset(('"', "`", "["))
 
 
 def _without_comments(tokens: list[str]) -> list[str]:
@@ -160,7 +165,7 @@ class _Reading:
         """The SELECTs that the query in `signs[start:end]` unites, its own brackets reduced."""
         place = signs.index("S", start, end)
         for match in grammar.CTE.finditer(signs, start, place):
-            name = self._name(match.start())
+            name = self.tokens[match.start()]
             if name in self.ctes:
                 raise NotPlainError
             self.ctes[name] = (*match.span(1), start, end)
@@ -194,47 +199,47 @@ class _Reading:
 
     def _add(self, found: re.Match[str], select: PlainSelect) -> None:
         """One source of the FROM clause, and what its ON states."""
-        signs, place = found.string, found.start("table")
-        derived = signs[place] == "q"
-        table = "" if derived else self._name(place)
-        alias = self._name(found.start("alias")) if found["alias"] else table
-        source = PlainSource(table, alias, bool(found["natural"]))
-        if derived:
-            source.query = self.queries[place]
+        tokens = self.tokens
+        _, natural, (place, _), (alias, _), on, (using, closes) = found.regs
+        if found.string[place] == "q":
+            source = PlainSource("", tokens[alias] if alias > 0 else "", query=self.queries[place])
         else:
-            if not alias or not table:
-                raise NotPlainError
+            table = tokens[place]
+            source = PlainSource(table, tokens[alias] if alias > 0 else table)
             self.tables.append((place, source))
-        if found["on"]:
-            self._equalities(signs, *found.span("on"), select)
-        elif found["using"]:
-            inside = range(found.start("using") + 1, found.end() - 1, 2)
-            source.using = tuple([self._name(name) for name in inside])
+            if not source.alias or not table:
+                raise NotPlainError
+        source.natural = natural[0] < natural[1]
+        if on[0] > 0:
+            self._equalities(found.string, *on, select)
+        elif using > 0:
+            source.using = tuple(tokens[using + 1 : closes - 1 : 2])
         select.sources.append(source)
 
     def _equalities(self, signs: str, start: int, end: int, select: PlainSelect) -> None:
-        if "|" not in signs[start:end]:
-            select.equalities += [
-                (self._reference(*match.span(1)), self._reference(*match.span(2)))
-                for match in grammar.EQUALITY.finditer(signs, start, end)
-            ]
+        if "|" in signs[start:end]:
+            return
+        for match in grammar.EQUALITY.finditer(signs, start, end):
+            _, one, other = match.regs
+            select.equalities.append((self._reference(*one), self._reference(*other)))
 
     def _results(
         self, signs: str, start: int, end: int
     ) -> list[tuple[str, Reference | None]] | None:
         """Name and column of each result of the SELECT that starts at `start`."""
+        tokens = self.tokens
         results: list[tuple[str, Reference | None]] = []
         place = start + 1 + (signs[start + 1] == "D")
         while found := grammar.RESULT.match(signs, place, end):
-            of, column = found["of"], found["column"]
-            if found["all"] or of:
-                results.append(("*", (self._name(found.start("of")) if of else "", "*")))
+            _, star, (of, _), column, (alias, _) = found.regs
+            if star[0] > 0 or of > 0:
+                results.append(("*", (tokens[of] if of > 0 else "", "*")))
             else:
-                reference = self._reference(*found.span("column")) if column else None
+                reference = self._reference(*column) if column[0] > 0 else None
                 name = reference[1] if reference else ""
-                if found["name"]:
-                    name = self._name(found.start("name"))
-                if name in ("", "*"):
+                if alias > 0:
+                    name = tokens[alias] if signs[alias] != "s" else tokens[alias][1:-1]
+                if name in ("", "*") or "''" in name:
                     return None
                 results.append((name, reference))
             place = found.end() + 1
@@ -252,12 +257,5 @@ class _Reading:
                 source.table, source.query = "", self.queries[opens]
 
     def _reference(self, start: int, end: int) -> Reference:
-        return "" if end - start == 1 else self._name(start), self._name(end - 1)
-
-    def _name(self, place: int) -> str:
-        name = self.tokens[place]
-        if name[0] not in "\"`['":
-            return name
-        if "''" in name[1:-1]:
-            raise NotPlainError
-        return name[1:-1]
+        tokens = self.tokens
+        return "" if end - start == 1 else tokens[start], tokens[end - 1]
