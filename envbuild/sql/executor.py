@@ -24,6 +24,7 @@ from envbuild.sql.names import fold_name
 from envbuild.sql.running.authorizer import Authorizer
 from envbuild.sql.running.lossy import lossy_rows, text_as_blobs
 from envbuild.sql.running.run import Mode, NotHere, Run
+from envbuild.sql.running.virtual import connect_virtual_tables
 from envbuild.sql.running.worker import WorkerSession
 from envbuild.sql.text.tokens import iter_code
 
@@ -187,7 +188,9 @@ class Session:
             result = Run(connection, limits, mode, authorizer, deadline).result(sql)
             if not result.error:
                 return result
-            if authorizer.revealing and self._owns_refused(connection):
+            if (authorizer.revealing and self._owns_refused(connection)) or (
+                result.outcome is Outcome.DENIED and self._connects_virtual(connection)
+            ):
                 result = Run(connection, limits, mode, authorizer, deadline).result(sql)
         except UnicodeDecodeError:
             return self._run_lossy(sql, limits, mode, deadline)
@@ -217,6 +220,8 @@ class Session:
         return refused in own
 
     def _begin(self) -> None:
+        self._connected = False
+        self._connected = False
         self._authorizer = Authorizer()
         self._lock = threading.RLock()
         self._worker = WorkerSession(self._origin) if self._origin is not None else None
@@ -224,6 +229,13 @@ class Session:
             for key, value in _CONNECTION_LIMITS.items():
                 self._connection.limit(key, value)
         self._forks = _forks
+
+    def _connects_virtual(self, connection: apsw.Connection) -> bool:
+        """Were there virtual tables, unconnected until now?"""
+        if self._connected:
+            return False
+        self._connected = self._origin is not None
+        return connect_virtual_tables(connection)
 
     def _reopen(self) -> None:
         """In a forked child: the inherited connection is the parent's."""

@@ -295,6 +295,28 @@ def test_a_connection_of_ones_own_may_gain_tables_called_like_built_in_ones() ->
     assert session.run("SELECT * FROM dbstat").outcome is Outcome.DENIED
 
 
+@pytest.mark.parametrize("isolated", [False, True])
+def test_virtual_tables_can_be_read_at_once(isolated: bool) -> None:
+    with apsw.Connection(":memory:") as built:
+        built.execute(
+            "CREATE VIRTUAL TABLE f USING fts5(body); INSERT INTO f VALUES ('a fox'), ('a dog');"
+            "CREATE VIRTUAL TABLE r USING rtree(id, low, high); INSERT INTO r VALUES (7, 1, 2)"
+        )
+        image = built.serialize("main")
+    with Session.open_image(image, isolated=isolated) as session:
+        assert session.run("SELECT id FROM r WHERE low > 0").rows == ((7,),)
+        found = session.run("SELECT highlight(f, 0, '[', ']') FROM f WHERE f MATCH 'fox'")
+        assert found.rows == (("a [fox]",),)
+        for sql in (
+            "PRAGMA data_version",
+            "INSERT INTO r VALUES (8, 1, 2)",
+            "INSERT INTO f(f) VALUES ('optimize')",
+            "DELETE FROM r_node",
+            "SELECT data_version FROM pragma_data_version, f WHERE f MATCH 'fox'",
+        ):
+            assert session.run(sql).outcome is Outcome.DENIED, sql
+
+
 def test_bytes_of_utf16_text_are_counted_as_utf8() -> None:
     connection = apsw.Connection(":memory:")
     connection.execute("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(s)")

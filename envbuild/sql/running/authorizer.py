@@ -57,6 +57,7 @@ UNSTOPPABLE_FUNCTIONS = _names("median percentile percentile_cont percentile_dis
 
 _PLAIN, _SLOW, _UNSTOPPABLE = range(3)
 _READ, _FUNCTION = apsw.SQLITE_READ, apsw.SQLITE_FUNCTION
+_FTS5_ASKS = (apsw.SQLITE_PRAGMA, "data_version")
 _ALLOW, _DENY = apsw.SQLITE_OK, apsw.SQLITE_DENY
 
 
@@ -72,7 +73,15 @@ _KINDS: dict[str | None, int] = {name: _kind(name) for name in FUNCTIONS}
 class Authorizer:
     """SQLite's authorizer for one session's statements; remembers what the last one asked for."""
 
-    __slots__ = ("denied", "harmless", "own_tables", "revealing", "slow_calls", "unstoppable")
+    __slots__ = (
+        "denied",
+        "harmless",
+        "own_tables",
+        "revealing",
+        "running",
+        "slow_calls",
+        "unstoppable",
+    )
 
     def __init__(self) -> None:
         self.own_tables: frozenset[str] = frozenset()
@@ -87,6 +96,8 @@ class Authorizer:
         """Calls of slow functions in the text, views included."""
         self.unstoppable = False
         self.denied = False
+        self.running = False
+        """Prepared and let go: what is asked from here on, a virtual table asks for itself."""
         self.revealing = ""
         """The built-in table that was refused, unless the database has one of its own."""
 
@@ -105,7 +116,7 @@ class Authorizer:
                 self.slow_calls += kind == _SLOW
                 self.unstoppable |= kind == _UNSTOPPABLE
                 return _ALLOW
-        elif action in ACTIONS:
+        elif action in ACTIONS or (self.running and (action, first) == _FTS5_ASKS):
             return _ALLOW
         self.denied = True
         return _DENY

@@ -160,6 +160,7 @@ class Run:
         authorizer = self.authorizer
         if self.mode is not _QUICK or authorizer.slow_calls or authorizer.unstoppable:
             self._be_watchful(sql)
+        authorizer.running = True
         return True
 
     def _be_watchful(self, sql: str) -> None:
