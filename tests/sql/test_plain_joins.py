@@ -108,7 +108,7 @@ def test_words_are_known_or_names_to_sqlglot_too() -> None:
     words = {word for word in words - {"null"} if re.fullmatch(r"[a-z_][a-z0-9_]*", word)}
     assert len(words) > 500
     for form in FORMS:
-        assert plain_selects(form.format(w="plain_name"))
+        assert plain_selects(form.format(w="plain_name")) is not None
         expected = repr(sqlite.parse(form.format(w="plain_name")))
         for word in sorted(words):
             if plain_selects(form.format(w=word)) is not None:
@@ -125,7 +125,7 @@ def test_functions_and_types_are_read() -> None:
             assert sqlite.parse(sql)
         assert KNOWN[name] == "f"
     for name in TYPES:
-        assert plain_selects(f"SELECT CAST(a + 1 AS {name})")
+        assert plain_selects(f"SELECT CAST(a + 1 AS {name})") is not None
         assert sqlite.parse(f"SELECT CAST(a + 1 AS {name})")
 
 
@@ -139,7 +139,9 @@ NOT_PLAIN = (
     "WITH c(k) AS (SELECT id FROM customers) SELECT * FROM c, orders WHERE k = customer_id",
     "WITH c AS (SELECT max(id) FROM customers) SELECT * FROM c, orders WHERE id = customer_id",
     "SELECT * FROM orders, customers GROUP /* why */ BY 1",
+    "SELECT * FROM orders, customers GROUP -- why\n/* so */ BY 1",
     "SELECT * FROM orders, customers /* no end",
+    "SELECT * FROM orders, customers /*/",
     "SELECT 1a FROM orders, customers",
     'SELECT "a""b" FROM orders, customers',
     "SELECT * FROM orders, (VALUES (1))",

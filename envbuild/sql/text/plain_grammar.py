@@ -146,6 +146,8 @@ INNERMOST = re.compile(r"[fCUV]?\([^()K]*\)|K[^()Kz]*z")
 CTE = re.compile(rf"{_N}A(q_*+)")
 RESULT = re.compile(rf"(\*)|({_N})\.\*|(?:({COLUMN})(?=[,AFWGHXOL]|\Z)|{CONDITION})(?:A([nfs]))?+")
 """`*`, the table of `t.*`, a lone column, and the name of one result."""
+JOINED = re.compile(rf"F(?:{_N}|q_*+)(?:A?+{_N})?+[,JNluIx]")
+"""A FROM clause with more than one source."""
 SOURCE = re.compile(rf"(N?)[luIx]*+[F,J]({_N}|q_*+)(?:A?+({_N}))?+(?:o({CONDITION})|U(r_*+))?+")
 """NATURAL, table, alias, ON's condition and USING's names of one source."""
 EQUALITY = re.compile(rf"(?<=[oW& ])({COLUMN})[=i]({COLUMN})(?=[& ]|\Z)")

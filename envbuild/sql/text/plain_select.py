@@ -4,7 +4,7 @@ Not a parser: what `plain_grammar` does not know is not plain, and a parser has 
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from envbuild.sql.names import fold_name
 from envbuild.sql.text import plain_grammar as grammar
@@ -31,8 +31,8 @@ class PlainSource:
 class PlainSelect:
     """One SELECT."""
 
-    sources: list[PlainSource] = field(default_factory=list)
-    equalities: list[tuple[Reference, Reference]] = field(default_factory=list)
+    sources: list[PlainSource]
+    equalities: list[tuple[Reference, Reference]]
     """Columns that ON and WHERE set equal, in conditions that must all hold."""
     results: list[tuple[str, Reference | None]] | None = None
     """Name and column (None: a computed one) of each result; `*` and `t.*` have the name "*".
@@ -45,12 +45,12 @@ class NotPlainError(Exception):
 
 
 def plain_selects(sql: str) -> list[PlainSelect] | None:
-    """Every SELECT of the query, subqueries' too; None where the query is not plain."""
+    """The query's SELECTs that join or that others trace; None where the query is not plain."""
     tokens = grammar.TOKEN.findall(fold_name(sql).rstrip(" \t\n\r"))
     if "--" in sql or "/*" in sql:
         tokens = _without_comments(tokens)
-    known, others = grammar.KNOWN, grammar.OTHERS
-    signs = "".join([known.get(token) or others.get(token[0], "?") for token in tokens])
+    known, other = grammar.KNOWN.get, grammar.OTHERS.get
+    signs = "".join([known(token) or other(token[0], "?") for token in tokens])
     if "?" in signs or "S" not in signs:
         return None
     if '"' in sql or "`" in sql or "[" in sql:
@@ -64,13 +64,15 @@ _QUOTES = frozenset(('"', "`", "["))
 def _without_comments(tokens: list[str]) -> list[str]:
     """The other tokens; sqlglot wants no comment before BY, and none that never ends."""
     kept = []
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+    commented = False
+    for token in tokens:
         if not token.startswith(("--", "/*")):
-            kept.append(token)
-        elif (
-            following == "by" or "\r" in token or (token[0] == "/" and not token.endswith("*/", 2))
-        ):
-            kept.append("?")
+            kept.append("?" if commented and token == "by" else token)
+            commented = False
+        else:
+            commented = True
+            if "\r" in token or (token[0] == "/" and not token.endswith("*/", 2)):
+                kept.append("?")
     return kept
 
 
@@ -173,16 +175,18 @@ class _Reading:
         while place >= 0:
             following = signs.find("S", place + 1, end)
             closes = following if following > 0 else end
-            select = self._select(signs, place, closes)
             if passed_on:
+                select = self._select(signs, place, closes)
                 select.results = self._results(signs, place, closes)
-            selects.append(select)
+                selects.append(select)
+            elif grammar.JOINED.search(signs, place, closes):
+                selects.append(self._select(signs, place, closes))
             place = following
         self.found += selects
         return selects
 
     def _select(self, signs: str, start: int, end: int) -> PlainSelect:
-        select = PlainSelect()
+        select = PlainSelect([], [])
         place = signs.find("F", start, end)
         joined = place >= 0
         while joined:
@@ -217,7 +221,7 @@ class _Reading:
         select.sources.append(source)
 
     def _equalities(self, signs: str, start: int, end: int, select: PlainSelect) -> None:
-        if "|" in signs[start:end]:
+        if signs.find("|", start, end) >= 0:
             return
         for match in grammar.EQUALITY.finditer(signs, start, end):
             _, one, other = match.regs

@@ -37,13 +37,14 @@ def _along_keys(select: PlainSelect, tracing: "_Tracing") -> int:
             stated.setdefault((here, table, there, other), set()).add((column, its))
             stated.setdefault((there, other, here, table), set()).add((its, column))
     piece = list(range(len(select.sources)))
+    foreign_keys = tracing.columns.foreign_keys
     joined = 0
     for (here, child, there, parent), pairs in stated.items():
-        gone, kept = piece[here[0]], piece[there[0]]
-        keys = tracing.columns.foreign_keys.get((child, parent), ())
-        if gone != kept and any(key <= pairs for key in keys):
-            piece = [kept if number == gone else number for number in piece]
-            joined += 1
+        for key in foreign_keys.get((child, parent), ()):
+            gone, kept = piece[here[0]], piece[there[0]]
+            if gone != kept and key <= pairs:
+                piece = [kept if number == gone else number for number in piece]
+                joined += 1
     return joined
 
 
@@ -63,8 +64,9 @@ class _Tracing:
             if a and b:
                 found.append((a, b))
         for number, source in enumerate(select.sources):
-            shared = source.using or (self.names(source) if source.natural else ())
-            for name in shared:
+            if not source.using and not source.natural:
+                continue
+            for name in source.using or self.names(source):
                 joined = self.column(source, number, name)
                 for before in range(number):
                     earlier = self.column(select.sources[before], before, name)
