@@ -245,8 +245,11 @@ def _remove_folder(folder: Path, made_by: int) -> None:
 
 
 def _identity(path: Path) -> str:
-    status = _status(path)
-    return f"{Path(path).absolute()}/{status.st_size}/{status.st_mtime_ns}"
+    """Which file, and which state of it: a commit to the log beside it is another one."""
+    path = Path(path).absolute()
+    log = path.with_name(f"{path.name}-wal")
+    states = [_status(path), *([_status(log)] if log.exists() else [])]
+    return "/".join([str(path), *(f"{one.st_size}/{one.st_mtime_ns}" for one in states)])
 
 
 def _status(path: Path) -> os.stat_result:

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import apsw
 
+from envbuild.errors import SourceError
+
 Connection = apsw.Connection
 """The engine's connection, for annotations outside this folder."""
 
@@ -46,10 +48,37 @@ _widen_lookaside()
 def read_only_uri(path: Path) -> str:
     """`file:` URI for reading; immutable unless a journal or WAL lies beside the file."""
     absolute = str(Path(path).absolute())
-    # os.access, since Path objects would make a third of the cost of opening a small file.
-    beside = any(os.access(absolute + end, os.F_OK) for end in ("-wal", "-journal"))
-    mode = "mode=ro" if beside else "mode=ro&immutable=1"
+    mode = "mode=ro" if _has_log(absolute) else "mode=ro&immutable=1"
     return f"file:{quote(absolute)}?{mode}"
+
+
+def read_image(path: Path) -> bytes:
+    """The database as bytes, with what was committed to a log beside its file.
+
+    Without a log these are the file's own bytes. Raises SourceError, with the path, where there is
+    no such file, or SQLite cannot read it together with its log.
+    """
+    try:
+        if not _has_log(str(Path(path).absolute())):
+            return Path(path).read_bytes()
+        connection = open_read_only(path)
+        try:
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            return connection.serialize("main")
+        finally:
+            connection.close()
+    except OSError as e:
+        raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
+    except apsw.Error as e:
+        raise SourceError(
+            f"cannot read the database {path} together with the log beside it ({e}): open it once "
+            "with its writer, or materialize a copy"
+        ) from e
+
+
+def _has_log(file: str) -> bool:
+    # os.access, since Path objects would make a third of the cost of opening a small file.
+    return any(os.access(file + end, os.F_OK) for end in ("-wal", "-journal"))
 
 
 def open_read_only(path: Path) -> apsw.Connection:

@@ -11,7 +11,7 @@ from envbuild.records.amplified import AmplifySettings, Gold, Growth
 from envbuild.records.corpus import DatabaseRow, Reject, TableRow
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.build import amplify_database
-from envbuild.sql.connect import SQLiteError, open_read_only
+from envbuild.sql.connect import SQLiteError, open_read_only, read_image
 from envbuild.sql.files.row_counts import count_table_rows
 
 DATABASES_A_UNIT = 4
@@ -70,7 +70,7 @@ def _finish(unit: Unit, outcomes: list[Outcome]) -> int:
 
 
 def _amplify(entry: Entry, unit: Unit) -> Outcome:
-    image = Path(entry.source).read_bytes()
+    image = read_image(Path(entry.source))
     try:
         grown = amplify_database(
             image, entry.golds, settings=unit.settings, db_id=entry.database.db_id
@@ -84,8 +84,10 @@ def _amplify(entry: Entry, unit: Unit) -> Outcome:
 
 def _copied(entry: Entry, unit: Unit, reason: str, detail: str) -> Outcome:
     path = Path(unit.root) / entry.database.sqlite_file
-    write_bytes(path, Path(entry.source).read_bytes())
-    database = msgspec.structs.replace(entry.database, sha256=sha256_file(path))
+    write_bytes(path, read_image(Path(entry.source)))
+    database = msgspec.structs.replace(
+        entry.database, sha256=sha256_file(path), bytes=path.stat().st_size
+    )
     return Outcome(
         database=database,
         tables=entry.tables,

@@ -13,6 +13,7 @@ from envbuild.records.manifest import GoldResult
 from envbuild.records.variant import SkippedGold, VariantBatch, VariantRow
 from envbuild.signal.amplify.build import Amplified, amplify_database
 from envbuild.signal.amplify.watch import LIMITS
+from envbuild.sql.connect import read_image
 from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 from envbuild.sql.text.order import order_matters
@@ -38,7 +39,7 @@ def make_variants(
     A gold is skipped on a variant where it is empty, fails, or rests on a tie. The same file,
     golds, count and seed give the same rows. `settings.seed` is replaced by derived ones.
     """
-    image = Path(path).read_bytes()
+    image = read_image(path)
     digest = hashlib.sha256(image).hexdigest()
     variants: list[VariantRow] = []
     results: list[GoldResult] = []

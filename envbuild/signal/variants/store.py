@@ -12,7 +12,7 @@ import msgspec
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import arrow_schema, columns_of, open_parquet, write_batches
 from envbuild.records.variant import VariantRow
-from envbuild.sql.connect import open_writable_image, quote_name
+from envbuild.sql.connect import open_writable_image, quote_name, read_image
 from envbuild.sql.executor import Session
 
 VARIANTS_FILE = "variants.parquet"
@@ -48,7 +48,7 @@ class VariantStore:
         """
         found = self._sessions.get(variant)
         if found is None:
-            image = build_image(self.row(variant), Path(visible).read_bytes())
+            image = build_image(self.row(variant), read_image(visible))
             found = self._sessions[variant] = Session.open_image(image)
             if len(self._sessions) > self.kept:
                 self._sessions.popitem(last=False)[1].close()
