@@ -23,10 +23,10 @@ from envbuild.sql.connect import open_image, open_read_only
 from envbuild.sql.names import fold_name
 from envbuild.sql.running.authorizer import Authorizer
 from envbuild.sql.running.lossy import lossy_rows, text_as_blobs
+from envbuild.sql.running.refusal import refuse_text
 from envbuild.sql.running.run import Mode, NotHere, Run
 from envbuild.sql.running.virtual import connect_virtual_tables
 from envbuild.sql.running.worker import WorkerSession
-from envbuild.sql.text.tokens import iter_code
 
 DEFAULT_LIMITS = Limits()
 _QUICK, _CAREFUL, _ISOLATED = Mode
@@ -116,7 +116,7 @@ class Session:
         `limits` replaces the session's own for this run.
         """
         limits = limits or self.limits
-        if refusal := _refuse_text(sql, limits):
+        if refusal := refuse_text(sql, limits):
             return QueryResult(outcome=Outcome.INVALID, error=refusal, parsed=False)
         if self._forks != _forks:
             self._reopen()  # before the lock, which another thread of the parent may have held
@@ -154,9 +154,8 @@ class Session:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        origin = self._origin
-        if origin is None:
-            origin = self.connection.serialize("main")
+        self._keep_what_is_gone()
+        origin = self._origin or self.connection.serialize("main")
         return {"origin": origin, "limits": self.limits, "isolated": self.isolated}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -178,6 +177,7 @@ class Session:
                 return self.run_here(sql, limits, mode, deadline)
             except NotHere:
                 pass
+        self._keep_what_is_gone()
         return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
 
     def run_here(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
@@ -221,7 +221,6 @@ class Session:
 
     def _begin(self) -> None:
         self._connected = False
-        self._connected = False
         self._authorizer = Authorizer()
         self._lock = threading.RLock()
         self._worker = WorkerSession(self._origin) if self._origin is not None else None
@@ -229,6 +228,12 @@ class Session:
             for key, value in _CONNECTION_LIMITS.items():
                 self._connection.limit(key, value)
         self._forks = _forks
+
+    def _keep_what_is_gone(self) -> None:
+        """A file that was removed meanwhile, as a cache does, lives on as this session's image."""
+        if isinstance(self._origin, Path) and not self._origin.exists():
+            self._origin = image = self.connection.serialize("main")
+            self._worker = WorkerSession(image)
 
     def _connects_virtual(self, connection: apsw.Connection) -> bool:
         """Were there virtual tables, unconnected until now?"""
@@ -289,32 +294,3 @@ def _without_path(result: QueryResult, path: Path) -> QueryResult:
     if str(path) not in result.error:
         return result
     return msgspec.structs.replace(result, error=result.error.replace(str(path), "the database"))
-
-
-def _refuse_text(sql: object, limits: Limits) -> str:
-    """Why this is not the text of one statement; empty where it may be."""
-    if not isinstance(sql, str):
-        return "the SQL is not text"
-    if "\0" in sql:
-        return "the SQL holds a NUL character"
-    if not sql.isascii() or len(sql) > limits.sql_bytes:
-        try:
-            size = len(sql.encode())
-        except UnicodeEncodeError:
-            return "the SQL holds a lone surrogate"
-        if size > limits.sql_bytes:
-            return f"the SQL is longer than {limits.sql_bytes} bytes"
-    if ";" in sql.rstrip("; \t\n\f\r") and _statements(sql) > 1:
-        return "more than one statement"
-    return ""
-
-
-def _statements(sql: str) -> int:
-    """Statements between semicolons; found before anything runs."""
-    count, inside = 0, False
-    for token in iter_code(sql):
-        if token.end - token.start == 1 and sql[token.start] == ";":
-            inside = False
-        elif not inside:
-            count, inside = count + 1, True
-    return count

@@ -1,6 +1,7 @@
 """Views are built once, shared, bounded, and survive threads, forks and many episodes."""
 
 import os
+import pickle
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -181,3 +182,16 @@ def test_what_is_no_database_or_lacks_a_table(shop: Path, tmp_path: Path) -> Non
     with pytest.raises(CorpusError, match="no table 'nope'"):
         cache.open(shop, ("nope",))
     assert count(cache, shop, "sale", VISIBLE) == 9, "a failed build leaves no lock behind"
+
+
+def test_a_view_that_made_room_serves_the_episodes_that_have_it_open(large: Path) -> None:
+    """In the worker and after pickling too, which open a session's file again."""
+    cache = ViewCache(disk_bytes=1)
+    first = cache.open(large, ("a",))
+    cache.open(large, ("b",)).close()
+    in_worker = "SELECT instr(zeroblob(9000) || x'01', x'01') FROM a LIMIT 1"
+    assert first.session.run(in_worker).rows == ((9001,),)
+    copied = pickle.loads(pickle.dumps(first.session))
+    assert copied.run("SELECT count(*) FROM a").rows == ((20_000,),)
+    copied.close()
+    first.close()
