@@ -114,3 +114,10 @@ def test_real_golds_render_to_the_same_result_and_have_mutants(corpus: str) -> N
         assert compiler.compiles(mutants.gold_sql), gold[key]
         assert session.run(mutants.gold_sql).rows == own.rows, gold[key]
     assert sum(drawn) / len(drawn) >= 9
+
+
+def test_a_gold_that_would_keep_the_parser_for_hours_has_no_mutants() -> None:
+    """Its time doubles with each JOIN without ON."""
+    gold = "SELECT count(*) FROM singer" + "".join(f" JOIN singer AS s{n}" for n in range(40))
+    with pytest.raises(GoldError, match="not soon"):
+        draw_mutants(gold, golden_schema())

@@ -6,12 +6,11 @@ It resolves as much as mutating needs and no more: a column it cannot place is l
 from collections.abc import Iterator
 from typing import TypeVar
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from envbuild.errors import GoldError
 from envbuild.records.schema import Column, Schema, Table
+from envbuild.sql.trees.parse import parse_statement
 
 E = TypeVar("E", bound=exp.Expr)
 ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
@@ -56,12 +55,11 @@ class GoldTree:
     def __init__(self, sql: str, schema: Schema) -> None:
         self.schema = schema
         self.tables = {table.name.lower(): table for table in schema.tables}
-        try:
-            self.root = sqlglot.parse_one(sql.strip().rstrip(";"), read="sqlite")
-        except (SqlglotError, RecursionError) as e:
-            raise GoldError("unparsed_gold", type(e).__name__) from e
-        if not isinstance(self.root, exp.Query):
-            raise GoldError("unparsed_gold", "not a SELECT")
+        root = parse_statement(sql.strip().rstrip(";"))
+        if not isinstance(root, exp.Query):
+            detail = "not a SELECT" if root is not None else "sqlglot cannot read it, or not soon"
+            raise GoldError("unparsed_gold", detail)
+        self.root = root
         self._sources: dict[int, list[Source]] = {}
         self._outputs: dict[int, dict[str, SourceColumn] | None] = {}
         self.nodes: tuple[exp.Expr, ...] = tuple(self.root.walk(bfs=False))

@@ -11,17 +11,11 @@ column it passes on. Equalities are taken as written: none is inferred from two 
 from collections.abc import Iterator
 
 from sqlglot import exp
-from sqlglot.dialects.sqlite import SQLite
-from sqlglot.errors import SqlglotError
 
 from envbuild.records.schema import Schema
-from envbuild.sql.trees.parse_cost import count_doublings
+from envbuild.sql.trees.parse import parse_statement
 from envbuild.sql.trees.plain_joins import count_plain_joins
 from envbuild.sql.trees.sources import Key, Origin, SchemaColumns, Scope, Tracing, schema_columns
-
-_SQLITE = SQLite()
-_MOST_DOUBLINGS = 10
-"""About 15 milliseconds of reading."""
 
 
 def join_share(sql: str, schema: Schema) -> float:
@@ -40,15 +34,15 @@ def join_share(sql: str, schema: Schema) -> float:
 
 def count_joins_in_tree(sql: str, columns: SchemaColumns) -> tuple[int, int] | None:
     """(joins along declared foreign keys, joins); None where sqlglot cannot soon read it."""
-    if count_doublings(sql) > _MOST_DOUBLINGS:
+    tree = parse_statement(sql)
+    if tree is None:
         return None
     try:
-        tree = _SQLITE.parse(sql)[0]
         joins = along_keys = 0
-        for sources, equalities in _from_clauses(tree, Tracing(columns)) if tree else ():
+        for sources, equalities in _from_clauses(tree, Tracing(columns)):
             joins += len(sources) - 1
             along_keys += len(sources) - _pieces(sources, _key_edges(columns, equalities))
-    except (SqlglotError, RecursionError, IndexError):
+    except RecursionError:
         return None
     return along_keys, joins
 

@@ -6,14 +6,13 @@ has the last word by running the query.
 
 from collections.abc import Iterable
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from envbuild.records.demand import Clause, Demand, Frame, Site
 from envbuild.records.schema import Schema
 from envbuild.sql.trees.frames import Draft, Relation, Scope
 from envbuild.sql.trees.origins import MIXED, Origin, descends
+from envbuild.sql.trees.parse import parse_statement
 from envbuild.sql.trees.requirements import ConditionReader
 
 MOST_PARTS = 24
@@ -22,10 +21,7 @@ MOST_PARTS = 24
 
 def read_demand(sql: str, schema: Schema) -> Demand:
     """What the query asks of rows; an empty demand where sqlglot cannot parse it."""
-    try:
-        tree = sqlglot.parse_one(sql, dialect="sqlite")
-    except (SqlglotError, RecursionError):
-        return Demand()
+    tree = parse_statement(sql)
     if not isinstance(tree, exp.Query):
         return Demand()
     walker = _Walker(schema)

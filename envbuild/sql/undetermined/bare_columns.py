@@ -8,12 +8,11 @@ one value a group. The text is spliced, not rendered anew: nothing else of it ch
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from envbuild.sql.connect import quote_name
 from envbuild.sql.names import fold_name
+from envbuild.sql.trees.parse import parse_statement
 
 _OTHER_AGGREGATES = frozenset(
     ("total", "string_agg", "json_group_array", "json_group_object", "median", "percentile")
@@ -28,9 +27,8 @@ def pin_bare_columns(sql: str, column_names: frozenset[str]) -> tuple[str, str] 
     None too where the parser cannot read the query, and for a group query with a single min() or
     max(): there SQLite takes bare columns from that row. `*` is left as it is.
     """
-    try:
-        tree = sqlglot.parse_one(sql, dialect="sqlite")
-    except (SqlglotError, RecursionError):
+    tree = parse_statement(sql)
+    if tree is None:
         return None
     spans = sorted(
         {

@@ -1,10 +1,27 @@
-"""How often a text doubles the time that sqlglot takes to read it."""
+"""SQLite's SQL as a tree, unless sqlglot would take too long over it."""
 
 from functools import cache
 
+from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
+from sqlglot.errors import SqlglotError
 
 from envbuild.sql.text.tokens import Kind, iter_code
+
+MOST_DOUBLINGS = 10
+"""Doublings of its time from which on sqlglot is not asked: a thousand times the usual."""
+_SQLITE = SQLite()
+
+
+def parse_statement(sql: str) -> exp.Expr | None:
+    """The tree of the first statement; None where sqlglot cannot read it, or not soon."""
+    if sql.lower().count("join") + sql.count("(") > MOST_DOUBLINGS < count_doublings(sql):
+        return None
+    try:
+        trees = _SQLITE.parse(sql)
+    except (SqlglotError, RecursionError, IndexError):
+        return None
+    return trees[0] if trees else None
 
 
 def count_doublings(sql: str) -> int:
