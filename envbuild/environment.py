@@ -10,8 +10,8 @@ Here episodes and rewards meet; trainers, servers and the terminal only translat
 """
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, Task,
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.reward import RewardBreakdown, RewardSettings
-from envbuild.reward.score import Variant, score_answer
+from envbuild.reward.score import Variant, can_judge, score_answer
 from envbuild.reward.tiers import settings_sha256
 from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import DEFAULT_LIMITS
@@ -78,7 +78,6 @@ class Environment:
         self.seed = seed
         self.views = views or ViewCache()
         self._variant_store = VariantStore(manifest.root)
-        self._judging = threading.Lock()
         self._reading = threading.Lock()
         self._current: TextEpisode | None = None
 
@@ -133,7 +132,7 @@ class Environment:
         does not hold the episode's row.
         """
         row = self.row(episode.row_id)
-        with closing(self._open_view(row)) as database, self._judging_on(row):
+        with closing(self._open_view(row)) as database:
             breakdown = score_answer(
                 episode.sql,
                 session=database.session,
@@ -222,19 +221,18 @@ class Environment:
             limits=self.limits,
         )
 
-    def _judging_on(self, row: ManifestRow) -> AbstractContextManager[object]:
-        """Held while hidden variants are used: their sessions are shared."""
-        return self._judging if row.variants else nullcontext()
+    def _variants(self, row: ManifestRow) -> Iterator[Variant]:
+        """The row's hidden variants; none at evaluation, which has databases of its own.
 
-    def _variants(self, row: ManifestRow) -> list[Variant]:
-        """The row's hidden variants; none at evaluation, which has databases of its own."""
+        Each is built when it is reached, and takes one query at a time: a session's own rule.
+        """
         if self.settings.evaluation:
-            return []
+            return
         visible = self.manifest.database_path(row)
-        return [
-            Variant(self._variant_store.session(name, visible), self.gold(row, name))
-            for name in row.variants
-        ]
+        for name in row.variants:
+            gold = self.gold(row, name)
+            if can_judge(gold):
+                yield Variant(self._variant_store.session(name, visible), gold)
 
 
 def _task(row: ManifestRow) -> Task:

@@ -19,7 +19,11 @@
 What a policy does wrong is never an exception: it becomes an observation and a tier.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+LISTED = 5
+"""Names that an error lists of those that are too many for a sentence."""
 
 
 class EnvbuildError(Exception):
@@ -51,11 +55,24 @@ class OutputError(OperatorError):
 
 
 class UnknownNameError(OperatorError):
-    """A name that is not registered; lists the ones that are."""
+    """A name that is not registered; lists the ones that are, or the nearest of many."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         super().__init__(f"no {kind} {name!r}; known: {', '.join(self.known) or 'none'}")
+
+    @classmethod
+    def near(cls, kind: str, name: str, ordered: Sequence[str]) -> "UnknownNameError":
+        """For names too many to list: those that stand where `name` would, and how many there are.
+
+        `ordered`: every known name, sorted.
+        """
+        if len(ordered) <= LISTED:
+            return cls(kind, name, ordered)
+        place = min(max(bisect_left(ordered, name) - LISTED // 2, 0), len(ordered) - LISTED)
+        error = cls(kind, name, ordered[place : place + LISTED])
+        error.args = (f"no {kind} {name!r} among {len(ordered)}; near: {', '.join(error.known)}",)
+        return error
 
 
 class WorkerError(OperatorError):

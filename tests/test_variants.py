@@ -1,5 +1,8 @@
 """Hidden variants: stored as rows, rebuilt to the same results, skipped where they cannot judge."""
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.records.variant import VariantBatch
 from envbuild.signal.variants.make import make_variants
-from envbuild.signal.variants.store import VariantStore, build_image, write_variants
+from envbuild.signal.variants.store import COPIES, VariantStore, build_image, write_variants
 from envbuild.sql.results import decode_rows
 from tests.test_amplify import GOLDS, query, shop_image
 
@@ -72,9 +75,41 @@ def test_what_does_not_fit_is_refused_with_a_sentence(shop: Path, tmp_path: Path
     batch = batch_of(shop, *GOLDS)
     write_variants(tmp_path / "variants.parquet", batch.variants)
     store = VariantStore(tmp_path)
-    with pytest.raises(UnknownNameError, match="nowhere"):
+    with pytest.raises(UnknownNameError, match=r"no variant 'nowhere'; known: c/shop/0\.0$"):
         store.row("nowhere")
     with pytest.raises(CorpusFolderError, match="another file"):
         build_image(batch.variants[0], shop_image(rows=False))
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match="known: none"):
         VariantStore(tmp_path / "empty").row("c/shop/0.0")
+
+
+def test_variants_are_kept_within_a_budget_of_bytes(shop: Path, tmp_path: Path) -> None:
+    batch = batch_of(shop, *GOLDS, count=4)
+    write_variants(tmp_path / "variants.parquet", batch.variants)
+    names = [row.variant for row in batch.variants]
+    size = COPIES * len(build_image(batch.variants[0], shop.read_bytes()))
+    with VariantStore(tmp_path, memory_bytes=int(2.5 * size)) as store:
+        first = store.session(names[0], shop)
+        others = [store.session(name, shop) for name in names[1:]]
+        assert 0 < store._kept_bytes() <= store.memory_bytes
+        assert store.session(names[3], shop) is others[2]
+        assert store.session(names[0], shop) is not first, "the oldest was dropped"
+        assert first.run("SELECT count(*) FROM item").ok, "who still holds it goes on"
+    with VariantStore(tmp_path, memory_bytes=1) as store:
+        assert store.session(names[0], shop) is store.session(names[0], shop)
+
+
+def test_threads_and_forked_children_share_what_is_built(shop: Path, tmp_path: Path) -> None:
+    batch = batch_of(shop, *GOLDS, count=2)
+    write_variants(tmp_path / "variants.parquet", batch.variants)
+    names = [row.variant for row in batch.variants]
+    with VariantStore(tmp_path) as store, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda name: store.session(name, shop), names * 8))
+        assert len(set(map(id, found))) == 2
+        with store._lock:  # as another thread of the parent may hold it
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                same = store.session(names[0], shop).run("SELECT count(*) FROM item").ok
+                os._exit(0 if same else 1)
+        assert os.waitpid(child, 0)[1] == 0

@@ -152,12 +152,6 @@ class ViewCache:
         self._building = weakref.WeakValueDictionary()  # each as long as a thread builds or waits
         self._lock = threading.Lock()
 
-    @property
-    def kept_bytes(self) -> tuple[int, int]:
-        """Bytes of images in memory, and of files on disk."""
-        with self._lock:
-            return self._kept_bytes()
-
     def _build(self, path: Path, tables: Sequence[str] | None, key: tuple[str, ...]) -> View:
         if tables is None:
             return View(file=path, shown=_tables_of(path))
@@ -202,6 +196,7 @@ class ViewCache:
             return self._folder
 
     def _kept_bytes(self) -> tuple[int, int]:
+        """Bytes of images in memory, and of files on disk."""
         views = self._views.values()
         return (
             sum(view.owned_bytes for view in views if view.file is None),

@@ -13,10 +13,13 @@ from envbuild.records.evaluation import LiteralUse, QuestionVerdict
 from envbuild.records.execution import Outcome, QueryResult
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.verdict import Verdict
+from envbuild.reward.score import can_judge
 from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows
 from envbuild.sql.verdicts import judge
 
+OFFICIAL = "official@1"
+"""EX's rule, here and on hidden variants."""
 OpenView = Callable[[ManifestRow], AbstractContextManager[Session]]
 """Opens the database view that a row's episodes were run on."""
 OpenVariant = Callable[[ManifestRow, str], AbstractContextManager[Session]]
@@ -51,7 +54,7 @@ def judge_episodes(
         with open_view(row) as session:
             predicted = session.run(episode.sql) if episode.sql.strip() else None
             gold = gold_result(stored)
-            official = judge(predicted, gold, verdict="official@1")
+            official = judge(predicted, gold, verdict=OFFICIAL)
             strict = judge(predicted, gold, verdict="strict@1")
             if row.row_id not in decisive:
                 decisive[row.row_id] = (
@@ -59,7 +62,7 @@ def judge_episodes(
                 )
             opened = opened_all(row, episode, session.connection)
         hidden = (
-            _hidden(manifest, row, episode, judge(predicted, gold), open_variant)
+            _hidden(manifest, row, episode, official, open_variant)
             if official.scored and open_variant is not None
             else ""
         )
@@ -81,17 +84,20 @@ def _hidden(
     manifest: Manifest,
     row: ManifestRow,
     episode: Episode,
-    visible: Verdict,
+    official: Verdict,
     open_variant: OpenVariant,
 ) -> str:
-    """`hidden@1`: equal (as bags) here and on every scored variant; empty where there is none."""
-    golds = ((name, gold_result(manifest.gold(row.gold_id, name))) for name in row.variants)
-    scored = [(name, gold) for name, gold in golds if gold.ok]
-    if not scored or visible is not Verdict.EQUAL:
-        return visible if scored else ""
+    """`hidden@1`: EX's own rule, here and on every scored variant; empty where there is none.
+
+    A variant is scored where the reward would score it. A failure is a variant's, or EX's own.
+    """
+    golds = ((name, manifest.gold(row.gold_id, name)) for name in row.variants)
+    scored = [(name, gold_result(gold)) for name, gold in golds if can_judge(gold)]
+    if not scored or official is not Verdict.EQUAL:
+        return official if scored else ""
     for variant, gold in scored:
         with open_variant(row, variant) as session:
-            found = judge(session.run(episode.sql), gold)
+            found = judge(session.run(episode.sql), gold, verdict=OFFICIAL)
         if found is not Verdict.EQUAL:
             return found
     return Verdict.EQUAL

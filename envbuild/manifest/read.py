@@ -74,8 +74,7 @@ class Manifest:
         ids = self.row_ids
         place = bisect_left(ids, row_id)
         if place == len(ids) or ids[place] != row_id:
-            near = ids[max(0, place - 2) : place + 3]
-            raise UnknownNameError("row", row_id, near)
+            raise UnknownNameError.near("row", row_id, ids)
         return self.rows[place]
 
     @cached_property
@@ -92,8 +91,7 @@ class Manifest:
         """The stored gold result. Raises UnknownNameError where the manifest has none."""
         place = self._gold_places.get((gold_id, variant))
         if place is None:
-            name = f"{gold_id} of variant {variant}" if variant else gold_id
-            raise UnknownNameError("gold result", name, ())
+            raise self._unknown_gold(gold_id, variant)
         found: GoldResult = self._gold[place]
         return found
 
@@ -110,6 +108,13 @@ class Manifest:
         keys = open_parquet(self.root / GOLD_FILE).read(columns=["gold_id", "variant"])
         pairs = zip(keys.column(0).to_pylist(), keys.column(1).to_pylist(), strict=True)
         return {pair: place for place, pair in enumerate(pairs)}
+
+    def _unknown_gold(self, gold_id: str, variant: str) -> UnknownNameError:
+        own = sorted(name for gold, name in self._gold_places if gold == gold_id and name)
+        if (gold_id, "") in self._gold_places:
+            return UnknownNameError.near(f"result of gold {gold_id!r} on variant", variant, own)
+        ids = sorted(gold for gold, name in self._gold_places if not name)
+        return UnknownNameError.near("gold result", gold_id, ids)
 
     @cached_property
     def _gold(self) -> _GroupedRecords:

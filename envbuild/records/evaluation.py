@@ -36,8 +36,8 @@ class QuestionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """None = unscored: the gold itself cannot be run to its end."""
     strict_correct: bool | None = None
     hidden: str = ""
-    """`hidden@1`: `equal` where the results are equal as bags on the database and on every hidden
-    variant, else the first `Verdict` that is not; empty: the question has no scored variant."""
+    """`hidden@1`: `equal` where the official rule, EX's own, says so on the database and on every
+    hidden variant, else the first `Verdict` that is not; empty: no variant scores the question."""
     reason: str = ""
     """One sentence where the answer is not equal."""
     predicted_rows: int = 0

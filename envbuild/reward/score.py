@@ -4,7 +4,7 @@ The gold is never run again: its result was computed once, with the manifest. A 
 be computed leaves the answer unscored, which is not the same as wrong.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -39,13 +39,13 @@ def score_answer(
     gold: GoldResult,
     schema: Schema,
     settings: RewardSettings = DEFAULT_SETTINGS,
-    variants: Sequence[Variant] = (),
+    variants: Iterable[Variant] = (),
 ) -> RewardBreakdown:
     """The answer's breakdown, before its group's consensus is known (`reward.consensus`).
 
     `sql`: the answer; None or blank is none. `session`: the visible database. `schema`: its
     foreign keys, for the join share. `variants` count only for an answer that is right on the
-    visible database; one whose gold failed or is empty there is skipped (SIGNAL 7).
+    visible database, and are asked for only then; one that cannot judge is skipped.
     Raises UnknownNameError where the settings name an unknown verdict.
     """
     equal = row_equality(settings.verdict)
@@ -81,6 +81,14 @@ def score_answer(
     )
 
 
+def can_judge(gold: GoldResult) -> bool:
+    """Whether a variant with this gold result judges answers; else it is skipped (SIGNAL 7).
+
+    A gold that fails there, or is empty, says nothing about an answer.
+    """
+    return gold.outcome == Outcome.OK and bool(gold_rows(gold).rows)
+
+
 def _f1(
     predicted: QueryResult, gold: GoldResult, rows: GoldRows, settings: RewardSettings
 ) -> float:
@@ -92,14 +100,14 @@ def _f1(
 
 
 def _on_variants(
-    sql: str, variants: Sequence[Variant], settings: RewardSettings
+    sql: str, variants: Iterable[Variant], settings: RewardSettings
 ) -> tuple[int, int]:
     """(variants that can score this question, those where the answer is right too)."""
     equal = row_equality(settings.verdict)
     scored = matched = 0
     for variant in variants:
         gold = variant.gold
-        if gold.outcome != Outcome.OK or not gold_rows(gold).rows:
+        if not can_judge(gold):
             continue
         scored += 1
         predicted = variant.session.run(sql)

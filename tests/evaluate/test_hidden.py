@@ -1,9 +1,11 @@
 """`hidden@1` at evaluation: a query that is right by luck is told apart, beside EX."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -12,7 +14,9 @@ from envbuild.corpora.folder import open_corpora
 from envbuild.environment import Environment
 from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
+from envbuild.io.parquet import write_records
 from envbuild.manifest.build import build_manifest
+from envbuild.manifest.layout import GOLD_SCHEMA, ROW_SCHEMA
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
@@ -80,6 +84,30 @@ def test_luck_is_right_officially_and_not_hidden(manifest: Path, tmp_path: Path)
         assert first.hidden is not None
         assert (first.hidden.correct, first.hidden.total) == (hidden, 2)
         assert [v.question_id for v in run.verdicts if not v.hidden] == ["q2"]
+
+
+def test_the_rule_is_that_of_ex_beside_it(manifest: Path, tmp_path: Path) -> None:
+    """Every row twice: the same set, another bag. A variant whose gold is empty is not asked."""
+    twice = play(manifest, tmp_path / "twice", lambda r: f"{r.gold_sql} UNION ALL {r.gold_sql}")
+    run = evaluate_episodes(twice)
+    first = run.evaluation.scores[0]
+    assert first.hidden is not None
+    assert (first.official.correct, first.hidden.correct, first.hidden.total) == (3, 2, 2)
+
+    opened = open_manifest(manifest)
+    row = opened.row("c/shop/q2")
+    empty = msgspec.structs.replace(opened.gold(row.gold_id), variant="c/shop/0.0")
+    golds = sorted((*opened.iter_gold(), empty), key=lambda gold: (gold.gold_id, gold.variant))
+    rows = [
+        msgspec.structs.replace(one, variants=("c/shop/0.0",)) if one == row else one
+        for one in opened.rows
+    ]
+    other = tmp_path / "manifest"
+    shutil.copytree(manifest.parent, tmp_path, dirs_exist_ok=True)
+    write_records(other / "gold.parquet", golds, GOLD_SCHEMA)
+    write_records(other / "manifest.parquet", rows, ROW_SCHEMA)
+    run = evaluate_episodes(play(other, tmp_path / "again", lambda r: r.gold_sql))
+    assert [v.question_id for v in run.verdicts if not v.hidden] == ["q2"]
 
 
 def test_a_rung_of_the_ladder_keeps_the_variants(manifest: Path, tmp_path: Path) -> None:

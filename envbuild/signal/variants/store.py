@@ -1,11 +1,13 @@
 """Stored variants read back: each is built when it is first asked for, and kept."""
 
 import hashlib
+import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,13 +16,16 @@ from envbuild.io.parquet import arrow_schema, columns_of, open_parquet, write_ba
 from envbuild.records.variant import VariantRow
 from envbuild.sql.connect import open_writable_image, quote_name, read_image
 from envbuild.sql.executor import Session
+from envbuild.sql.forks import renew_in_children
 
 VARIANTS_FILE = "variants.parquet"
 """Beside manifest.parquet; absent where a manifest has no variants."""
 GROUP_VARIANTS = 32
 """Variants of a row group: reading one of them decodes the group."""
-KEPT_SESSIONS = 64
-"""Built variants kept open."""
+MEMORY_BYTES = 256 * 1024 * 1024
+"""What built variants may take together."""
+COPIES = 2
+"""A session holds its image, and SQLite's own copy of it."""
 
 
 def write_variants(path: Path, variants: Iterable[VariantRow]) -> int:
@@ -30,51 +35,86 @@ def write_variants(path: Path, variants: Iterable[VariantRow]) -> int:
     return write_batches(path, (columns_of(group, schema) for group in groups), schema)
 
 
-class VariantStore:
-    """The variants of one manifest folder."""
+class _Kept(NamedTuple):
+    """A built variant."""
 
-    def __init__(self, root: Path, *, kept: int = KEPT_SESSIONS) -> None:
+    session: Session
+    bytes: int
+
+
+class VariantStore:
+    """The variants of one manifest folder; safe to share among threads, and after a fork.
+
+    Variants are built side by side, each once, and kept within `memory_bytes`: the least recently
+    used go first, but never the one just asked for, however large.
+    """
+
+    def __init__(self, root: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
         """Reads ids only. A folder without variants.parquet has no variant."""
         self.path = Path(root) / VARIANTS_FILE
-        self.kept = kept
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self.memory_bytes = memory_bytes
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._places: dict[str, tuple[int, int]] | None = None
+        self.renew_locks()
+        renew_in_children(self)
 
     def session(self, variant: str, visible: Path) -> Session:
-        """A session over the variant of the visible database; the store closes it.
+        """A session over the variant of the visible database; do not close it.
 
-        Raises UnknownNameError for a variant that is not stored, CorpusFolderError where the
-        visible file is not the one it belongs to.
+        One that is dropped meanwhile lives as long as it is held. Raises UnknownNameError for a
+        variant that is not stored, CorpusFolderError where the visible file is not the one it
+        belongs to.
         """
-        found = self._sessions.get(variant)
-        if found is None:
+        with self._lock:
+            if variant in self._kept:
+                self._kept.move_to_end(variant)
+                return self._kept[variant].session
+            building = self._building.setdefault(variant, threading.Lock())
+        with building:  # the group's first answer builds, the others wait for it
+            with self._lock:
+                if variant in self._kept:
+                    return self._kept[variant].session
             image = build_image(self.row(variant), read_image(visible))
-            found = self._sessions[variant] = Session.open_image(image)
-            if len(self._sessions) > self.kept:
-                self._sessions.popitem(last=False)[1].close()
-        self._sessions.move_to_end(variant)
-        return found
+            built = _Kept(Session.open_image(image), COPIES * len(image))
+            with self._lock:
+                self._kept[variant] = built
+                self._make_room()
+        return built.session
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been building."""
+        self._building: weakref.WeakValueDictionary[str, threading.Lock]
+        self._building = weakref.WeakValueDictionary()  # each as long as a thread builds or waits
+        self._lock = threading.Lock()
 
     def row(self, variant: str) -> VariantRow:
         """A variant as it is stored."""
         if self._places is None:
             self._places = dict(self._read_places())
         if variant not in self._places:
-            raise UnknownNameError("variant", variant, ())
+            raise UnknownNameError.near("variant", variant, sorted(self._places))
         group, within = self._places[variant]
         table = open_parquet(self.path).read_row_group(group).slice(within, 1)
         return msgspec.convert(table.to_pylist()[0], VariantRow)
 
     def close(self) -> None:
-        """Closes every session."""
-        while self._sessions:
-            self._sessions.popitem()[1].close()
+        """Closes every session that is kept."""
+        while self._kept:
+            self._kept.popitem()[1].session.close()
 
     def __enter__(self) -> "VariantStore":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _kept_bytes(self) -> int:
+        return sum(one.bytes for one in self._kept.values())
+
+    def _make_room(self) -> None:
+        excess = self._kept_bytes() - self.memory_bytes
+        while excess > 0 and len(self._kept) > 1:
+            excess -= self._kept.popitem(last=False)[1].bytes  # closed with its last use
 
     def _read_places(self) -> Iterator[tuple[str, tuple[int, int]]]:
         if not self.path.is_file():
