@@ -81,6 +81,28 @@ def test_tricks_are_paid_only_where_preflight_found_an_empty_gold(demo: Path) ->
     assert all("empty_gold" in env.row(row_id).findings for row_id in paid)
 
 
+def test_tricks_earn_less_than_honest_partial_credit_unless_preflight_warned(demo: Path) -> None:
+    """Honest: the gold's rows but one. `SELECT *` may beat that on tables of two or three rows."""
+    env = Environment.open(demo / "manifest")
+    rows = [row for row in env.manifest.rows if row.gold_rows >= 2]
+    beaten = set()
+    for row in rows:
+        gold = row.gold_sql.rstrip().rstrip(";")
+        honest = answered(env, row.row_id, f"SELECT * FROM ({gold}) LIMIT {row.gold_rows - 1}")
+        assert 1.0 < honest < 3.0
+        if max(answered(env, row.row_id, trick) for trick in hacks(row)) >= honest:
+            beaten.add(row.row_id)
+    assert len(rows) >= 50 and len(beaten) <= 3
+    assert all({"weak_signal", "no_signal"} & set(env.row(one).findings) for one in beaten)
+
+
+def answered(env: Environment, row_id: str, sql: str) -> float:
+    episode = env.new_episode(env.row(row_id))
+    episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": sql}}))
+    episode.close()
+    return env.score(episode.record()).reward or 0.0
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_every_policy_ends_every_episode(demo: Path, policy: str) -> None:
     env = Environment.open(demo / "manifest")
