@@ -28,10 +28,18 @@ from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.views import ViewCache
 from envbuild.errors import StateError
 from envbuild.manifest.read import Manifest, open_manifest
-from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, Task, TextRequest
+from envbuild.records.episode import (
+    ChatFormat,
+    EndedBy,
+    Episode,
+    EpisodeSettings,
+    Task,
+    TextRequest,
+)
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.records.reward import RewardBreakdown, RewardSettings
+from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
+from envbuild.records.verdict import Verdict
 from envbuild.reward.score import Variant, can_judge, score_answer
 from envbuild.reward.tiers import settings_sha256
 from envbuild.signal.variants.store import VariantStore
@@ -128,10 +136,20 @@ class Environment:
     def score(self, episode: Episode) -> RewardBreakdown:
         """What a finished episode earned, before its group's consensus is known.
 
-        The gold comes from the manifest and is not run. Raises UnknownNameError where the manifest
-        does not hold the episode's row.
+        The gold comes from the manifest and is not run. An episode that its server failed is
+        unscored. Raises UnknownNameError where the manifest does not hold the episode's row.
         """
         row = self.row(episode.row_id)
+        if episode.ended_by is EndedBy.SERVER_ERROR:
+            return RewardBreakdown(
+                episode_id=episode.episode_id,
+                row_id=episode.row_id,
+                tier=Tier.UNSCORED,
+                reward=None,
+                verdict=Verdict.SERVER_ERROR,
+                verdict_name=self.reward_settings.verdict,
+                constants_sha256=self._reward_sha256,
+            )
         with closing(self._open_view(row)) as database:
             breakdown = score_answer(
                 episode.sql,

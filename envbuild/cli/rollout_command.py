@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envbuild.cli.options import JsonOption, QuietOption, SeedOption, print_json, warn
+from envbuild.cli.options import (
+    FINDINGS,
+    JsonOption,
+    QuietOption,
+    SeedOption,
+    print_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from envbuild.environment import Environment
@@ -60,13 +67,19 @@ def rollout(
         int, typer.Option("--concurrency", min=1, help="Episodes open at once.")
     ] = 64,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Show the first episode as it goes (stderr).")
+        bool,
+        typer.Option(
+            "--trace", help="Show the first episode still to be asked as it goes (stderr)."
+        ),
     ] = False,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Episodes of every row against a server, kept as they finish; run again to resume.
+
+    Exit 1 while episodes remain that the server failed: they are kept unscored, and the same
+    command asks for them again.
 
     The key for the server, if it wants one, is read from $OPENAI_API_KEY.
 
@@ -88,7 +101,10 @@ def rollout(
     sampling = _sampling(evaluation, temperature, top_p, top_k)
     configuration = _configuration(env, manifest, model, sampling, step)
     with EpisodeJournal(out, configuration=configuration) as journal:
-        todo = len(chosen) * episodes
+        asked = (f"{name}/{n}" for name in chosen for n in range(episodes))
+        todo = [episode_id for episode_id in asked if episode_id not in journal.finished]
+        if not todo:
+            warn(f"nothing is left to ask: every episode is finished in {out}")
         asyncio.run(
             _run(
                 env,
@@ -99,14 +115,22 @@ def rollout(
                 sampling=sampling,
                 dialect=dialect,
                 episodes=episodes,
-                concurrency=min(concurrency, todo),
+                concurrency=max(1, min(concurrency, len(todo))),
                 step=step,
-                traced=f"{chosen[0]}/0" if trace else "",
+                todo=len(todo),
+                traced=todo[0] if trace and todo else "",
                 quiet=quiet or trace,
             )
         )
         count = journal.seal()
-    _report(out, count, json=json)
+        unanswered = len(journal.unanswered)
+    _report(out, count, unanswered, json=json)
+    if unanswered:
+        warn(
+            f"{unanswered} episodes were failed by the server and are not scored; "
+            "the same command asks for them again"
+        )
+        raise typer.Exit(FINDINGS)
 
 
 async def _run(
@@ -121,6 +145,7 @@ async def _run(
     episodes: int,
     concurrency: int,
     step: int | None,
+    todo: int,
     traced: str,
     quiet: bool,
 ) -> None:
@@ -133,7 +158,6 @@ async def _run(
         if episode_id == traced:
             show_turn(request, completion, observation)
 
-    todo = sum(f"{row}/{n}" not in journal.finished for row in rows for n in range(episodes))
     done = submitted = 0
     async with CompletionsClient(
         base_url,
@@ -209,7 +233,7 @@ def _configuration(
     }
 
 
-def _report(out: Path, count: int, *, json: bool) -> None:
+def _report(out: Path, count: int, unanswered: int, *, json: bool) -> None:
     from collections import Counter
 
     from envbuild.io.episodes import iter_episodes
@@ -226,7 +250,13 @@ def _report(out: Path, count: int, *, json: bool) -> None:
     if json:
         print_json(
             "rollout",
-            {"out": str(out), "episodes": count, "ended_by": summary, "mean_turns": mean},
+            {
+                "out": str(out),
+                "episodes": count,
+                "ended_by": summary,
+                "mean_turns": mean,
+                "unanswered": unanswered,
+            },
         )
         return
     from envbuild.cli.tables import print_table

@@ -31,7 +31,8 @@ def score(
     """What each episode earned, consensus within its group included.
 
     Writes rewards.parquet beside the episodes. Gold results come from the manifest; nothing runs
-    gold again. Exit 1 where a gold cannot be scored: its reward is null, never 0.
+    gold again. Exit 1 where a gold cannot be scored, or a server failed an episode: the reward is
+    null, never 0.
 
     Example: envbuild score episodes/
     """

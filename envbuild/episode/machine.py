@@ -103,7 +103,7 @@ class Machine:
         """Ends the episode from outside (tokens spent, a policy that failed).
 
         The last observation was never shown, so it leaves the record. Spent tokens leave the last
-        working query as the answer; a policy that failed gave none.
+        working query as the answer; a policy or a server that failed gave none.
         """
         if self.over:
             return
@@ -111,7 +111,7 @@ class Machine:
             self.turns[-1] = msgspec.structs.replace(self.turns[-1], observation="")
         self.exploration_ended_by = self.exploration_ended_by or ended_by.value
         self.ended_by = ended_by
-        if ended_by is not EndedBy.POLICY_ERROR:
+        if ended_by not in (EndedBy.POLICY_ERROR, EndedBy.SERVER_ERROR):
             self._fall_back()
 
     def _run_calls(self, parsed: Parsed) -> tuple[list[ToolCall], list[str]]:

@@ -66,11 +66,14 @@ class RunningEpisode:
         """True once there is nothing more to ask."""
         return self.machine.over
 
-    def fail(self, error: str) -> None:
-        """Ends the episode because the policy could not go on; `error` goes into the record."""
+    def fail(self, error: str, *, ended_by: EndedBy = EndedBy.POLICY_ERROR) -> None:
+        """Ends the episode because the policy could not go on; `error` goes into the record.
+
+        `ended_by` SERVER_ERROR: for no fault of the policy, so that nothing is scored.
+        """
         if not self.over:
             self.error = error
-            self.machine.stop(EndedBy.POLICY_ERROR)
+            self.machine.stop(ended_by)
 
     def close(self) -> None:
         """Closes the database; the record can still be taken."""

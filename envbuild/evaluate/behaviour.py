@@ -21,8 +21,11 @@ def describe_behaviour(
 ) -> Behaviour:
     """Rates and means over episodes; shares of nothing are 0.
 
+    Episodes that their server failed are in `ended_by` alone: what they came to is nobody's doing.
     `opened_all`: per episode whether it opened every gold table (`exploration.opened_all`).
     """
+    ended_by = dict(sorted(Counter(e.ended_by.value for e in episodes).items()))
+    episodes = [e for e in episodes if e.ended_by is not EndedBy.SERVER_ERROR]
     calls = [call for episode in episodes for call in iter_calls(episode)]
     queries = [call for call in calls if call.sql and call.outcome]
     known = [value for value in opened_all if value is not None]
@@ -35,7 +38,7 @@ def describe_behaviour(
         truncated=_share(any(turn.truncated for turn in e.turns) for e in episodes),
         fallback_rate=_share(map(fell_back, episodes)),
         wasted_calls=sum(map(count_wasted, episodes)) / len(calls) if calls else 0.0,
-        ended_by=dict(sorted(Counter(e.ended_by.value for e in episodes).items())),
+        ended_by=ended_by,
         opened_all_gold_tables=_share(known) if known else None,
     )
 

@@ -8,7 +8,7 @@ import msgspec
 from envbuild.evaluate.exploration import decisive_literals, literal_ledger, opened_all
 from envbuild.evaluate.predicted import explain
 from envbuild.manifest.read import Manifest
-from envbuild.records.episode import Episode
+from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import LiteralUse, QuestionVerdict
 from envbuild.records.execution import Outcome, QueryResult
 from envbuild.records.manifest import GoldResult, ManifestRow
@@ -51,6 +51,9 @@ def judge_episodes(
     for episode in episodes:
         row = manifest.row(episode.row_id)
         stored = manifest.gold(row.gold_id)
+        if episode.ended_by is EndedBy.SERVER_ERROR:
+            yield _unanswered(row, episode, gold_result(stored))
+            continue
         with open_view(row) as session:
             predicted = session.run(episode.sql) if episode.sql.strip() else None
             gold = gold_result(stored)
@@ -71,6 +74,16 @@ def judge_episodes(
             row, episode, decisive=decisive[row.row_id], correct=official.correct
         )
         yield JudgedEpisode(verdict=verdict, opened_all=opened, literals=tuple(ledger))
+
+
+def _unanswered(row: ManifestRow, episode: Episode, gold: QueryResult) -> JudgedEpisode:
+    """An episode that its server failed: unscored, and nothing it did is counted."""
+    none = Verdict.SERVER_ERROR
+    verdict = _verdict(row, episode, None, gold, none, none, "")
+    said = f"the server failed: {episode.error}".rstrip(": ")
+    return JudgedEpisode(
+        verdict=msgspec.structs.replace(verdict, reason=said), opened_all=None, literals=()
+    )
 
 
 def gold_result(stored: GoldResult) -> QueryResult:

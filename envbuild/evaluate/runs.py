@@ -213,6 +213,12 @@ def _unfinished(folder: Path, episodes: Sequence[Episode]) -> list[str]:
             f"{failed} episodes ended because the policy could not go on (policy_error); "
             "they count as wrong"
         )
+    unanswered = sum(episode.ended_by is EndedBy.SERVER_ERROR for episode in episodes)
+    if unanswered:
+        said.append(
+            f"{unanswered} episodes were failed by their server (server_error) and are unscored: "
+            "the same rollout command asks for them again"
+        )
     return said
 
 

@@ -7,7 +7,8 @@
       episodes.json      format, counts and the rollout's configuration; written last
 
 A kill at any moment loses nothing finished: a torn last line of the journal is an episode that
-was not finished, and is run again.
+was not finished, and is run again. So is an episode that its server failed: it is kept to be read,
+but a later line, or the journal's over the Parquet file's, stands for it.
 """
 
 import os
@@ -20,7 +21,7 @@ import msgspec
 from envbuild.errors import ConfigurationError, CorpusFolderError
 from envbuild.io.files import write_bytes, writing
 from envbuild.io.parquet import arrow_schema, iter_records, write_records
-from envbuild.records.episode import Episode
+from envbuild.records.episode import EndedBy, Episode
 
 FORMAT = "envbuild.episodes/1"
 PARQUET, JOURNAL, INDEX = "episodes.parquet", "journal.jsonl", "episodes.json"
@@ -50,7 +51,12 @@ class EpisodeJournal:
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         self._check_configuration()
-        self.finished = {episode.episode_id for episode in iter_episodes(self.folder, empty=True)}
+        self.finished: set[str] = set()
+        """Episodes that are done; those that their server failed are not, and are asked again."""
+        self.unanswered: set[str] = set()
+        """Episodes kept that their server failed."""
+        for episode in iter_episodes(self.folder, empty=True):
+            self._note(episode)
         with writing(self.folder):
             _drop_torn_line(self.folder / JOURNAL)
             self._stream = (self.folder / JOURNAL).open("ab")
@@ -61,7 +67,7 @@ class EpisodeJournal:
             self._stream.write(msgspec.json.encode(episode) + b"\n")
             self._stream.flush()
             os.fsync(self._stream.fileno())
-        self.finished.add(episode.episode_id)
+        self._note(episode)
 
     def seal(self) -> int:
         """Writes episodes.parquet and the index, drops the journal; returns the episode count."""
@@ -88,6 +94,13 @@ class EpisodeJournal:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _note(self, episode: Episode) -> None:
+        if episode.ended_by is EndedBy.SERVER_ERROR:
+            self.unanswered.add(episode.episode_id)
+        else:
+            self.unanswered.discard(episode.episode_id)
+            self.finished.add(episode.episode_id)
 
     def _check_configuration(self) -> None:
         earlier = read_configuration(self.folder)
@@ -133,28 +146,45 @@ def read_index(folder: Path) -> EpisodesIndex:
 
 
 def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
-    """Every finished episode, sealed ones first, each once.
+    """Every kept episode, sealed ones first, each once.
 
-    Raises CorpusFolderError where the folder holds none, unless `empty` allows that.
+    One that its server failed gives way to the same episode once that is finished. Raises
+    CorpusFolderError where the folder holds none, unless `empty` allows that.
     """
     folder = Path(folder)
     sealed, journal = folder / PARQUET, folder / JOURNAL
     if not sealed.exists() and not journal.exists() and not empty:
         raise CorpusFolderError(f"no episodes in {folder}: it needs {PARQUET} from a rollout")
-    seen: set[str] = set()
+    lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+    chosen = _choose_lines(lines)
     if sealed.exists():
         for episode in iter_records(sealed, Episode):
-            seen.add(episode.episode_id)
+            at = chosen.get(episode.episode_id)
+            if episode.ended_by is EndedBy.SERVER_ERROR and at is not None:
+                continue
+            chosen.pop(episode.episode_id, None)
             yield episode
-    if journal.exists():
-        for line in journal.read_bytes().split(b"\n")[:-1]:
-            try:
-                episode = _DECODER.decode(line)
-            except msgspec.MsgspecError:
-                continue  # torn by a kill before the rollout resumed
-            if episode.episode_id not in seen:
-                seen.add(episode.episode_id)
-                yield episode
+    for at in sorted(chosen.values()):
+        yield _DECODER.decode(lines[at])
+
+
+def _choose_lines(lines: list[bytes]) -> dict[str, int]:
+    """The line of each journalled episode: the first finished one, else the last.
+
+    A line that a kill tore before the rollout resumed is none.
+    """
+    chosen: dict[str, int] = {}
+    finished: set[str] = set()
+    for at, line in enumerate(lines):
+        try:
+            read = _DECODER.decode(line)
+        except msgspec.MsgspecError:
+            continue
+        if read.episode_id not in finished:
+            chosen[read.episode_id] = at
+            if read.ended_by is not EndedBy.SERVER_ERROR:
+                finished.add(read.episode_id)
+    return chosen
 
 
 def _drop_torn_line(journal: Path) -> None:

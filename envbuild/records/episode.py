@@ -22,7 +22,9 @@ class EndedBy(StrEnum):
     NO_ANSWER = "no_answer"
     """The tool turns were used up, the final turn gave no SQL, and no query had worked."""
     POLICY_ERROR = "policy_error"
-    """The policy could not go on (a server that fails, a person who leaves); no answer."""
+    """The policy could not go on (a prompt its window never takes, a person who leaves)."""
+    SERVER_ERROR = "server_error"
+    """What samples the policy failed: nothing is known of its answer. Unscored, asked again."""
 
 
 class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +171,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """`submit_sql`, `tool_turns`, or the budget or cap that ended exploration early."""
     last_working_sql: str = ""
     error: str = ""
-    """For policy_error: what failed, e.g. the server's answer."""
+    """For policy_error and server_error: what failed, e.g. the server's answer."""
     prompt_ids: tuple[int, ...] = ()
     response_ids: tuple[int, ...] = ()
     """Everything after the prompt: model and observation tokens in order."""

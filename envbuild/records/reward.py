@@ -13,7 +13,7 @@ class Tier(StrEnum):
     PARSABLE = "parsable"
     INVALID = "invalid"
     UNSCORED = "unscored"
-    """The gold cannot be scored; the reward is null."""
+    """The gold cannot be scored, or the server failed the episode; the reward is null."""
 
 
 class RewardSettings(msgspec.Struct, frozen=True, kw_only=True):

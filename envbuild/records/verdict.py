@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """The word for one comparison; the last three are unscored: null, never 0."""
+    """The word for one comparison; the last four are unscored: null, never 0."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -15,11 +15,13 @@ class Verdict(StrEnum):
     GOLD_ERROR = "gold_error"
     GOLD_TIMEOUT = "gold_timeout"
     GOLD_TRUNCATED = "gold_truncated"
+    SERVER_ERROR = "server_error"
+    """No answer was given, for no fault of the policy: its server failed."""
 
     @property
     def scored(self) -> bool:
-        """False where the gold itself could not be run to its end."""
-        return not self.value.startswith("gold_")
+        """False where the gold could not be run to its end, or the server gave no answer."""
+        return self is not Verdict.SERVER_ERROR and not self.value.startswith("gold_")
 
     @property
     def correct(self) -> bool | None:

@@ -19,6 +19,8 @@ DIALECTS = ("vllm", "openai")
 RETRIES = 5
 FIRST_WAIT = 0.5
 """Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
+MOST_SHORTENED = 16
+"""Shorter token limits tried where a request does not fit; halving needs 12 for 4,096 tokens."""
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 _OPERATOR = frozenset((401, 403, 404))
 _VLLM_FIELDS = {
@@ -34,11 +36,11 @@ class ServerUnreachableError(OperatorError):
 
 
 class CompletionError(Exception):
-    """One completion cannot be had; the episode ends as policy_error with this text."""
+    """One completion cannot be had: the server's failure; the episode ends as server_error."""
 
 
 class WindowFullError(CompletionError):
-    """The context so far fills the server's window: nothing more can be sampled."""
+    """The context so far fills the window: nothing more can be sampled, by no server's fault."""
 
 
 class CompletionsClient:
@@ -86,14 +88,15 @@ class CompletionsClient:
         could succeed.
         """
         limit = request.max_new_tokens
-        last = ""
-        for attempt in range(self.retries + 1):
+        attempt = shortened = 0
+        while True:
+            wait = FIRST_WAIT * 2**attempt
             payload = self._payload(request, limit, seed)
             try:
                 response = await self._http.post(f"{self.base_url}/completions", json=payload)
             except httpx.ConnectError as e:
                 last = f"no server at {self.base_url}: {e}"
-                if attempt == (self.retries if self._answered else 1):
+                if attempt >= min(self.retries, self.retries if self._answered else 1):
                     raise ServerUnreachableError(
                         f"{last}; finished episodes are kept, run again to go on"
                     ) from e
@@ -108,28 +111,30 @@ class CompletionsClient:
                 if response.status_code == 200:
                     return _completion(response)
                 last = f"status {response.status_code}: {response.text[:300]}"
-                if response.status_code in _OPERATOR:
-                    raise ServerUnreachableError(
-                        f"{self.base_url} refuses model {self.model!r}, {last}"
-                    )
-                if self._refuses_dialect(response):
-                    raise ServerUnreachableError(
-                        f"{self.base_url} refuses fields of dialect vllm: try openai ({last})"
-                    )
+                self._refuse_lasting(response, last)
                 if overflow := read_overflow(response.status_code, response.text):
-                    limit = overflow.shorter(limit)
-                    if limit:
+                    limit, shortened = overflow.shorter(limit), shortened + 1
+                    if limit and shortened <= MOST_SHORTENED:
                         continue
                     raise WindowFullError(
                         f"the server's window of {overflow.window} tokens is full"
                     )
                 if response.status_code not in _PASSING:
                     raise CompletionError(last)
-                if wait := _retry_after(response):
-                    await asyncio.sleep(wait)
-                    continue
-            await asyncio.sleep(FIRST_WAIT * 2**attempt)
-        raise CompletionError(f"{last} (after {self.retries} retries)")
+                wait = _retry_after(response) or wait
+            if attempt == self.retries:
+                raise CompletionError(f"{last} (after {self.retries} retries)")
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    def _refuse_lasting(self, response: httpx.Response, said: str) -> None:
+        """Raises ServerUnreachableError for an answer that every request would get."""
+        if response.status_code in _OPERATOR:
+            raise ServerUnreachableError(f"{self.base_url} refuses model {self.model!r}, {said}")
+        if self._refuses_dialect(response):
+            raise ServerUnreachableError(
+                f"{self.base_url} refuses fields of dialect vllm: try openai ({said})"
+            )
 
     def _payload(self, request: TextRequest, limit: int, seed: int) -> dict[str, Any]:
         payload: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """Rollouts over real HTTP: kept, resumed after a kill, retried, clamped, refused in a sentence."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,8 +16,10 @@ from typer.testing import CliRunner
 import envbuild
 from envbuild.cli.app import app
 from envbuild.errors import OperatorError, StateError
-from envbuild.io.episodes import JOURNAL, iter_episodes
-from envbuild.records.episode import EndedBy
+from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
+from envbuild.records.episode import EndedBy, Episode, TextRequest
+from envbuild.records.rollout import Sampling
+from envbuild.rollout.client import CompletionError, CompletionsClient
 from envbuild.testing.server import PolicyServer
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
@@ -28,12 +32,14 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_manifest(tmp_path_factory.mktemp("music"))
 
 
-def roll(manifest: Path, out: Path, base_url: str, *more: str, model: str = "oracle") -> object:
+def roll(
+    manifest: Path, out: Path, base_url: str, *more: str, model: str = "oracle", exits: int = 0
+) -> Any:
     arguments = ["rollout", str(manifest), "--base-url", base_url, "--model", model]
     found = runner.invoke(app, [*arguments, "--out", str(out), "--json", *more])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
-    assert found.exit_code == 0, found.output
+    assert found.exit_code == exits, found.output
     return json.loads(found.stdout)
 
 
@@ -60,7 +66,7 @@ def test_oracle_over_http(manifest: Path, tmp_path: Path, dialect: str) -> None:
     [
         ("lazy", {EndedBy.SUBMIT_SQL}),
         ("looping", {EndedBy.CALL_BUDGET, EndedBy.NO_ANSWER, EndedBy.FALLBACK}),
-        ("noisy", set(EndedBy) - {EndedBy.POLICY_ERROR}),
+        ("noisy", set(EndedBy) - {EndedBy.POLICY_ERROR, EndedBy.SERVER_ERROR}),
     ],
 )
 def test_other_policies(manifest: Path, tmp_path: Path, model: str, endings: set[EndedBy]) -> None:
@@ -112,10 +118,103 @@ def test_passing_faults_are_retried_and_lasting_ones_recorded(
     assert found["ended_by"] == {"submit_sql": ROWS}
     broken = dict.fromkeys(range(6), 500)
     with PolicyServer(manifest, failures=broken) as base_url:
-        found = roll(manifest, tmp_path / "b", base_url, "--episodes", "1", "--concurrency", "1")
-    assert found["ended_by"] == {"policy_error": 1, "submit_sql": ROWS - 1}
-    failed = [e for e in iter_episodes(tmp_path / "b") if e.ended_by is EndedBy.POLICY_ERROR]
+        one = ("--episodes", "1", "--concurrency", "1")
+        found = roll(manifest, tmp_path / "b", base_url, *one, exits=1)
+    assert found["ended_by"] == {"server_error": 1, "submit_sql": ROWS - 1}
+    failed = [e for e in iter_episodes(tmp_path / "b") if e.ended_by is EndedBy.SERVER_ERROR]
     assert "status 500" in failed[0].error
+
+
+def test_an_outage_is_nobodys_zero_and_is_asked_again(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    server = PolicyServer(manifest, failures=dict.fromkeys(range(1, 10_000), 500))
+    with server as base_url:  # the first turn of the first episode is answered
+        one = ("--episodes", "1", "--concurrency", "1")
+        found = roll(manifest, tmp_path, base_url, *one, exits=1)
+        assert (found["ended_by"], found["unanswered"]) == ({"server_error": ROWS}, ROWS)
+        assert [len(e.turns) for e in iter_episodes(tmp_path)] == [1, *[0] * (ROWS - 1)]
+
+        scored = runner.invoke(app, ["score", str(tmp_path), "--json"])
+        document = json.loads(scored.stdout)
+        assert (scored.exit_code, document["mean_reward"]) == (1, None)
+        assert document["tiers"] == {"unscored": ROWS}
+        judged = runner.invoke(app, ["evaluate", str(tmp_path), "--json"])
+        evaluation = json.loads(judged.stdout)["evaluation"]
+        assert judged.exit_code == 1 and "server_error" in judged.stderr
+        assert (evaluation["scores"][0]["unscored"], evaluation["behaviour"]["episodes"]) == (
+            ROWS,
+            0,
+        )
+        page = tmp_path / "page.html"
+        assert runner.invoke(app, ["view", str(tmp_path), "--html", str(page)]).exit_code == 0
+        assert "server_error" in page.read_text()
+
+        asked = len(server.requests)
+        server.failures = {asked: 500, asked + 1: 500} | dict.fromkeys(range(asked + 7, 10**5), 500)
+        found = roll(manifest, tmp_path, base_url, *one, exits=1)
+        assert found["ended_by"] == {"submit_sql": 1, "server_error": ROWS - 1}
+        server.failures = {}
+        found = roll(manifest, tmp_path, base_url, *one)
+    assert (found["ended_by"], found["unanswered"]) == ({"submit_sql": ROWS}, 0)
+    assert len(list(iter_episodes(tmp_path))) == found["episodes"] == ROWS
+    scored = runner.invoke(app, ["score", str(tmp_path), "--json"])
+    assert (scored.exit_code, json.loads(scored.stdout)["mean_reward"]) == (0, 3.0)
+
+
+def test_a_finished_episode_stands_for_one_the_server_failed(tmp_path: Path) -> None:
+    lost = Episode(episode_id="r/0", row_id="r", ended_by=EndedBy.SERVER_ERROR, error="500")
+    done = Episode(episode_id="r/0", row_id="r", ended_by=EndedBy.NO_ANSWER)
+    for _ in range(2):  # in the journal, then over the Parquet file
+        with EpisodeJournal(tmp_path, configuration={}) as journal:
+            journal.add(lost)
+            assert not journal.finished
+        assert list(iter_episodes(tmp_path)) == [lost]
+        with EpisodeJournal(tmp_path, configuration={}) as journal:
+            assert journal.unanswered == {"r/0"}
+            journal.seal()
+    with EpisodeJournal(tmp_path, configuration={}) as journal:
+        journal.add(lost)
+        journal.add(done)
+        assert list(iter_episodes(tmp_path)) == [done]
+        journal.seal()
+    assert EpisodeJournal(tmp_path, configuration={}).finished == {"r/0"}
+    assert list(iter_episodes(tmp_path)) == [done]
+
+
+@pytest.mark.parametrize(("status", "requests"), [(500, 3), (418, 1)])
+def test_nothing_is_waited_for_behind_the_last_attempt(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch, status: int, requests: int
+) -> None:
+    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.2)
+    server = PolicyServer(manifest, failures=dict.fromkeys(range(9), status))
+
+    async def ask(base_url: str) -> None:
+        async with CompletionsClient(
+            base_url, "oracle", sampling=Sampling(), retries=2
+        ) as completions:
+            request = TextRequest(context="", max_new_tokens=1, stop=())
+            await completions.complete(request, seed=0)
+
+    with server as base_url:
+        began = time.monotonic()
+        with pytest.raises(CompletionError, match=f"status {status}"):
+            asyncio.run(ask(base_url))
+    waited = 0.2 * (2 ** (requests - 1) - 1)
+    assert waited <= time.monotonic() - began < waited + 0.6
+    assert len(server.requests) == requests
+
+
+def test_a_trace_shows_the_first_episode_that_is_asked(manifest: Path, tmp_path: Path) -> None:
+    with PolicyServer(manifest) as base_url:
+        arguments = ["rollout", str(manifest), "--base-url", base_url, "--model", "oracle"]
+        arguments += ["--out", str(tmp_path), "--trace", "--episodes"]
+        for number, shown in (("1", True), ("2", True), ("2", False)):
+            found = runner.invoke(app, [*arguments, number])
+            assert found.exit_code == 0, found.output
+            assert ("--- tool turn" in found.stderr) == shown
+            assert ("nothing is left to ask" in found.stderr) == (not shown)
 
 
 def test_a_small_window_shortens_completions(manifest: Path, tmp_path: Path) -> None:
