@@ -13,7 +13,7 @@ from envbuild.engine.seeds import derive_seed
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.corpus import DatabaseRow, Question
 from envbuild.records.finding import Severity
-from envbuild.records.signal import SignalThresholds
+from envbuild.records.signal import CorpusSignal, SignalThresholds
 from envbuild.signal.corpus import score_corpus
 from envbuild.signal.cuts import cut_database
 from envbuild.signal.sample import iter_golds, sample_golds
@@ -161,7 +161,12 @@ def test_scores_are_stored_and_belong_to_their_corpus(tmp_path: Path) -> None:
     assert stored is not None and stored.summary == signal.summary
     assert list(stored.scores) == list(signal.scores)
     assert covers(stored, wanted=25, verdict="ordered@1", seed=3)
+    assert covers(stored, wanted=5, verdict="ordered@1", seed=3), "a larger sample of one seed"
+    assert not covers(stored, wanted=26, verdict="ordered@1", seed=3)
     assert not covers(stored, wanted=25, verdict="ordered@1", seed=4)
+    older = msgspec.structs.replace(signal.summary, version="signal@0")
+    other = CorpusSignal(summary=older, scores=())
+    assert not covers(other, wanted=25, verdict="ordered@1", seed=3)
     assert not covers(stored, wanted=None, verdict="ordered@1", seed=3)
     assert not covers(stored, wanted=25, verdict="bag@1", seed=3)
     index = msgspec.json.decode((folder.root / "corpus.json").read_bytes())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from envbuild.cli.options import warn
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,16 +56,33 @@ def measure_signal(
     folder = measured.folder
     if wanted == OFF or not folder.catalogued:
         return MeasuredSignal()
-    signal = read_signal(folder)
+    stored = signal = read_signal(folder)
     if signal is None or not covers(signal, wanted=wanted, verdict="ordered@1", seed=seed):
         signal = _scored(measured, wanted, seed, workers, engine, quiet)
         write_signal(folder, signal)
+    if stored is not None and (sentence := _said(stored.summary, signal.summary, wanted)):
+        warn(f"{folder.name}: {sentence}")
     if not signal.summary.sampled:
         return MeasuredSignal()
     findings = signal_findings(signal.scores, signal.summary, thresholds)
     return MeasuredSignal(
         summary=signal.summary, findings=findings, points=_points(measured, signal)
     )
+
+
+def _said(stored: "SignalSummary", now: "SignalSummary", wanted: int | None) -> str:
+    """What became of the stored scores, where that is not just what was asked for."""
+    if stored == now:
+        if wanted is None or wanted >= stored.sampled:
+            return ""
+        return f"its larger stored sample of {_sample(stored)} answers --signal {wanted} and stays"
+    if now.sampled < stored.sampled:
+        return f"its stored sample of {_sample(stored)} was replaced by one of {_sample(now)}"
+    return ""
+
+
+def _sample(summary: "SignalSummary") -> str:
+    return f"{summary.sampled:,} questions (seed {summary.seed}, {summary.version or 'no version'})"
 
 
 def _scored(

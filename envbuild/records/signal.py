@@ -91,6 +91,8 @@ class SignalSummary(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str = "ordered@1"
     wanted: int | None = None
     """Golds the sample was asked for; None = every question."""
+    version: str = ""
+    """Of the mutants' definition; empty in files from before it was recorded."""
     seed: int = 0
     """The run seed that drew the sample."""
 

@@ -20,6 +20,8 @@ from envbuild.sql.mutants.operators import OPERATORS
 from envbuild.sql.mutants.proofs import operators_unseen_by
 from envbuild.sql.mutants.tree import GoldTree
 
+VERSION = "signal@1"
+"""Which mutants are drawn; scores of another version are not compared with these."""
 CAP = 12
 """Mutants a gold: more move a question's score by under 0.03 (SIGNAL 1)."""
 
@@ -81,7 +83,7 @@ def mutant_seed(gold_sql: str, schema: Schema) -> int:
     """The seed of a gold's mutants: from its text and the schema's names and types."""
     names = [(t.name, [(c.name, c.type) for c in t.columns]) for t in schema.tables]
     shape = hashlib.sha256(msgspec.json.encode(names)).hexdigest()
-    return derive_seed(0, f"{shape}/{gold_sql.strip()}", "signal@1")
+    return derive_seed(0, f"{shape}/{gold_sql.strip()}", VERSION)
 
 
 def _draw(

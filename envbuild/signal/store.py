@@ -9,6 +9,7 @@ from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, iter_records, parquet_metadata, write_records
 from envbuild.records.signal import CorpusSignal, SignalScore, SignalSummary
+from envbuild.signal.mutants import VERSION
 
 SIGNAL_FILE = "signal.parquet"
 SIGNAL_FORMAT = "envbuild.signal/1"
@@ -56,10 +57,13 @@ def read_signal(folder: CorpusFolder) -> CorpusSignal | None:
 
 
 def covers(stored: CorpusSignal, *, wanted: int | None, verdict: str, seed: int) -> bool:
-    """True where stored scores answer a request: the same sample, or all, by its verdict."""
+    """True where stored scores answer a request: all, or a sample of its seed and no smaller.
+
+    They must be of the same verdict and mutants.
+    """
     summary = stored.summary
-    if summary.verdict != verdict:
+    if (summary.verdict, summary.version) != (verdict, VERSION):
         return False
-    if summary.wanted is None:
-        return True
-    return wanted == summary.wanted and summary.seed == seed
+    return summary.wanted is None or (
+        summary.seed == seed and wanted is not None and wanted <= summary.wanted
+    )

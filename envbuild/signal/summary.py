@@ -13,6 +13,7 @@ from envbuild.records.signal import (
     SignalSummary,
     SignalThresholds,
 )
+from envbuild.signal.mutants import VERSION
 
 NAMED_OPERATORS = 3
 WRONG_QUERIES = 4
@@ -101,6 +102,7 @@ class ScoreTally:
             top_alive=self._top_alive(),
             example=_example(self.plainest, folder) if self.plainest else None,
             verdict=verdict,
+            version=VERSION,
             wanted=wanted,
             seed=seed,
         )

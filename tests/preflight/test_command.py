@@ -11,6 +11,7 @@ import pytest
 
 from envbuild.io.parquet import read_records
 from envbuild.records.finding import Finding
+from envbuild.records.signal import SignalScore
 from tests.preflight.corpora import ask, build_corpus, build_sqlite
 from tests.preflight.test_checks import SHOP
 from tests.shared import shared_data
@@ -78,6 +79,28 @@ def test_exit_codes(corpora: Path, tmp_path: Path) -> None:
     assert preflight(tmp_path / "nope", "--json").returncode == 2
     assert preflight(full, "--signal", "some").returncode == 2
     assert preflight(full, "--shard", "2/2").returncode == 2
+
+
+def test_a_smaller_sample_never_replaces_a_larger_one_of_its_seed(tmp_path: Path) -> None:
+    golds = [f"SELECT name FROM shop WHERE sold > {n} AND city = 1" for n in range(8)]
+    questions = [ask("shop", sql, f"q{n}") for n, sql in enumerate(golds)]
+    folder = build_corpus(tmp_path / "c", {"shop": SHOP}, questions)
+    scores = tmp_path / "c" / "signal.parquet"
+
+    def sampled(*arguments: object) -> tuple[int, str]:
+        run = preflight(folder, "--json", *arguments)
+        (corpus,) = json.loads(run.stdout)["corpora"]
+        return corpus["signal"]["sampled"], run.stderr
+
+    assert sampled("--signal", 8) == (8, "")
+    stored = scores.read_bytes()
+    found, said = sampled("--signal", 5)
+    assert (found, scores.read_bytes()) == (8, stored)
+    assert "stored sample of 8 questions (seed 0, signal@1) answers --signal 5 and stays" in said
+    assert sampled()[1] == "", "the default asks for more than there are"
+    found, said = sampled("--signal", 5, "--seed", 1)
+    assert found == len(read_records(scores, SignalScore)) == 5
+    assert "sample of 8 questions (seed 0, signal@1) was replaced by one of 5" in said
 
 
 def test_what_a_gold_may_use_for_its_signal_is_said(tmp_path: Path) -> None:
