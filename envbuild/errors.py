@@ -69,7 +69,8 @@ class UnknownNameError(OperatorError):
         """
         if len(ordered) <= LISTED:
             return cls(kind, name, ordered)
-        place = min(max(bisect_left(ordered, name) - LISTED // 2, 0), len(ordered) - LISTED)
+        place = bisect_left(ordered, name) - LISTED // 2
+        place = min(max(place, 0), len(ordered) - LISTED)
         error = cls(kind, name, ordered[place : place + LISTED])
         error.args = (f"no {kind} {name!r} among {len(ordered)}; near: {', '.join(error.known)}",)
         return error

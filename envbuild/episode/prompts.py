@@ -42,7 +42,7 @@ def load_prompts(path: Path | None = None) -> Prompts:
     """The prompts of a TOML file; the package's own without one.
 
     A key that the file lacks is the package's own. Raises ConfigurationError for a file that is
-    missing, no TOML, or has a key that does not exist.
+    missing, no TOML, or has a key that does not exist or a {name} that its text is not filled with.
     """
     if path is None:
         return _default_prompts()
@@ -78,8 +78,22 @@ def _checked(own: Mapping[str, object], *, sha256: str, source: str) -> Prompts:
         raise ConfigurationError(
             f"{source} has unknown keys: {', '.join(unknown)}; known: {', '.join(known)}"
         )
+    for name, text in own.items():
+        _check_places(name, str(text), source=source)
     merged = {**msgspec.to_builtins(_default_prompts()), **own, "sha256": sha256}
     try:
         return msgspec.convert(merged, Prompts)
     except msgspec.ValidationError as e:
         raise ConfigurationError(f"{source}: {e}") from e
+
+
+def _check_places(name: str, text: str, *, source: str) -> None:
+    """The package's own texts use every {name} they are filled with: no other is known."""
+    known = sorted(set(_PLACE.findall(getattr(_default_prompts(), name))))
+    unknown = sorted(set(_PLACE.findall(text)) - set(known))
+    if unknown:
+        filled = ", ".join(f"{{{place}}}" for place in known) or "nothing"
+        raise ConfigurationError(
+            f"{source}: {name} has {{{unknown[0]}}}, but is filled with {filled}; a word in braces "
+            "that is to stay is written with blanks inside them"
+        )

@@ -6,6 +6,7 @@ import msgspec
 
 from envbuild.errors import ConfigurationError
 from envbuild.records.preflight import Thresholds
+from envbuild.records.signal import SignalThresholds
 
 
 def read_thresholds(path: Path | None) -> Thresholds:
@@ -20,5 +21,8 @@ def read_thresholds(path: Path | None) -> Thresholds:
     except OSError as e:
         raise ConfigurationError(f"cannot read {path}: {e.strerror}") from e
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
-        known = ", ".join(Thresholds.__struct_fields__)
-        raise ConfigurationError(f"{path}: {e}; thresholds are {known}") from e
+        own = ", ".join(name for name in Thresholds.__struct_fields__ if name != "signal")
+        signal = ", ".join(SignalThresholds.__struct_fields__)
+        raise ConfigurationError(
+            f"{path}: {e}; thresholds are {own}, and in the table [signal] {signal}"
+        ) from e

@@ -51,8 +51,10 @@ def test_rows_by_position_and_id(folder: Path) -> None:
     assert manifest.rows[2:4] == [row_of(2), row_of(3)]
     assert manifest.columns("bucket").column(0).to_pylist() == ["short"] * 100
     assert open_manifest(folder / "manifest.parquet").row("c/d/003").findings == ("empty_gold",)
-    with pytest.raises(UnknownNameError, match="c/d/098"):
-        manifest.row("c/d/0999")
+    with pytest.raises(UnknownNameError, match=r"'nope' among 100; near: c/d/095, .*c/d/099$"):
+        manifest.row("nope")
+    with pytest.raises(UnknownNameError, match=r"near: c/d/048, c/d/049, c/d/050, c/d/051, c/d/0"):
+        manifest.row("c/d/0499")
 
 
 def test_threads_and_pickles_read_the_same(folder: Path) -> None:
@@ -69,8 +71,10 @@ def test_gold_values_keep_their_types(folder: Path) -> None:
     manifest = open_manifest(folder)
     assert decode_rows(manifest.gold("c/d/g").result) == CELLS
     assert manifest.gold("c/d/g", "v1").variant == "v1"
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match=r"gold 'c/d/g' on variant 'v2'; known: v1$"):
         manifest.gold("c/d/g", "v2")
+    with pytest.raises(UnknownNameError, match=r"no gold result 'c/d/h'; known: c/d/g$"):
+        manifest.gold("c/d/h", "v1")
 
 
 def test_column_types_are_the_contracts() -> None:

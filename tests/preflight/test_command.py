@@ -76,6 +76,10 @@ def test_exit_codes(corpora: Path, tmp_path: Path) -> None:
     refused = preflight(full, "--thresholds", strict)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "median_error" in refused.stderr
+    strict.write_text("[signal]\nquestion_eror = 0.5")
+    refused = preflight(full, "--thresholds", strict)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "in the table [signal] question_error, question_warning, mean_error" in refused.stderr
     assert preflight(tmp_path / "nope", "--json").returncode == 2
     assert preflight(full, "--signal", "some").returncode == 2
     assert preflight(full, "--shard", "2/2").returncode == 2
