@@ -19,12 +19,15 @@ import msgspec
 
 from envbuild.episode.chat import Tokenizer
 from envbuild.episode.database import EpisodeDatabase
+from envbuild.episode.final import final_sql
 from envbuild.episode.gate import gate_probability
+from envbuild.episode.parse import parse_completion
 from envbuild.episode.presets import load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
 from envbuild.episode.running import QWEN
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
+from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.views import ViewCache
 from envbuild.errors import StateError
 from envbuild.manifest.read import Manifest, open_manifest
@@ -162,6 +165,11 @@ class Environment:
         return msgspec.structs.replace(
             breakdown, episode_id=episode.episode_id, row_id=episode.row_id
         )
+
+    def read_answer(self, row: ManifestRow | str, completion: str) -> str:
+        """The SQL of a completion, read as a row's final turn; empty where there is none."""
+        with closing(self._open_view(self.row(row))) as database:
+            return final_sql(parse_completion(completion), Toolbox(database, self.settings).prepare)
 
     def row(self, row: ManifestRow | str) -> ManifestRow:
         """The manifest's row of that id; a row is returned as it is."""

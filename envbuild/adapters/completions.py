@@ -11,8 +11,6 @@ import msgspec
 
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import Rollouts, shared_rollouts
-from envbuild.episode.final import final_sql
-from envbuild.episode.parse import parse_completion
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.reward import RewardBreakdown
 
@@ -35,14 +33,15 @@ def completion_rewards(
 def score_completion(rollouts: Rollouts, completion: Completion, env_json: str) -> RewardBreakdown:
     """What one completion earns for the row that `env_json` names."""
     ticket = msgspec.json.decode(env_json, type=Ticket)
-    sql = answer_of(completion)
+    environment = rollouts.environment_of(ticket)
+    sql = environment.read_answer(ticket.row_id, completion_text(completion))
     episode = Episode(
         episode_id=f"{ticket.row_id}/0",
         row_id=ticket.row_id,
         sql=sql,
         ended_by=EndedBy.FINAL_TURN if sql else EndedBy.NO_ANSWER,
     )
-    return rollouts.environment_of(ticket).score(episode)
+    return environment.score(episode)
 
 
 def reward_record(breakdown: RewardBreakdown) -> dict[str, Any]:
@@ -58,11 +57,6 @@ def reward_record(breakdown: RewardBreakdown) -> dict[str, Any]:
         "join_share": breakdown.join_share,
         "group_seen": False,
     }
-
-
-def answer_of(completion: Completion) -> str:
-    """The SQL of a completion; empty where there is none."""
-    return final_sql(parse_completion(completion_text(completion)))
 
 
 def completion_text(completion: Completion) -> str:

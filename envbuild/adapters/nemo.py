@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from envbuild.adapters.completions import answer_of
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import next_candidate, shared_rollouts
+from envbuild.episode.final import final_sql
+from envbuild.episode.parse import parse_completion
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.tools import tool_schemas
 from envbuild.errors import MissingDependencyError
@@ -134,7 +135,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
 
 def _answer(episode: TextEpisode, said: str) -> None:
     """Ends an episode with the agent's last words: its SQL is submitted, other words run out."""
-    sql = answer_of(said)
+    sql = final_sql(parse_completion(said), episode.machine.toolbox.prepare)
     if sql and episode.machine.kind == "tool":
         episode.feed(msgspec.json.encode({"tool": "submit_sql", "args": {"sql": sql}}).decode())
     while not episode.over:

@@ -89,7 +89,7 @@ class Machine:
         )
         if turn.kind == "final":
             self.turns.append(turn)
-            self._answer(final_sql(parsed))
+            self._answer(final_sql(parsed, self.toolbox.prepare))
             return ""
         calls, notes = self._run_calls(parsed)
         calls = self._fitted(calls)

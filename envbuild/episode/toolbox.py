@@ -35,9 +35,16 @@ class Toolbox:
         result = cap_text(done.result, self.settings.observation_characters)
         return msgspec.structs.replace(done, tool=tool, result=result)
 
+    def prepare(self, sql: str) -> QueryResult:
+        """What SQLite makes of a statement without running it; `ok` or `truncated`: it prepares."""
+        return self._query(f"EXPLAIN {sql}", 1)
+
     def runs(self, sql: str) -> bool:
-        """Whether a query gives rows, or an empty result, without an error."""
-        return self._query(sql, self.settings.shown_rows).outcome in _RAN
+        """Whether a query gives all its rows, within the limits of any answer, without an error.
+
+        The first rows would not tell: a later one may be what fails.
+        """
+        return self.database.session.run(sql).outcome in _RAN
 
     def _query(self, sql: str, rows: int) -> QueryResult:
         """At most `rows` rows; `truncated` says that there are more."""

@@ -4,7 +4,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.adapters.completions import answer_of, completion_rewards, completion_text
+from envbuild.adapters.completions import completion_rewards, completion_text
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import Rollouts, next_candidate, shared_rollouts
 from envbuild.adapters.verl.reward import compute_score
@@ -85,8 +85,8 @@ def test_the_last_assistant_message_is_the_answer() -> None:
         {"role": "assistant", "content": "SELECT 3"},
         {"role": "tool", "content": "SELECT 4"},
     ]
-    assert completion_text(talk) == "SELECT 3" and answer_of(talk) == "SELECT 3"
-    assert answer_of([]) == ""
+    assert completion_text(talk) == "SELECT 3"
+    assert completion_text([]) == ""
 
 
 def test_members_of_a_group_get_numbers_of_their_own() -> None:

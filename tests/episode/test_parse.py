@@ -3,10 +3,12 @@
 import json
 import time
 
+import apsw
 import pytest
 
 from envbuild.episode.final import final_sql
 from envbuild.episode.parse import MOST_UNREADABLE, parse_completion
+from envbuild.sql.executor import Session
 
 
 def calls(completion: str, **options: bool) -> list[tuple[str, dict[str, object]]]:
@@ -115,7 +117,85 @@ def test_a_flood_of_braces_costs_no_time() -> None:
     ],
 )
 def test_final_sql(completion: str, sql: str) -> None:
-    assert final_sql(parse_completion(completion)) == sql
+    assert read(completion) == sql
+
+
+def read(completion: str) -> str:
+    """The answer as it is found over a database with the table t(a, b)."""
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (a, b)")
+    with Session(connection) as session:
+        return final_sql(parse_completion(completion), lambda sql: session.run(f"EXPLAIN {sql}"))
+
+
+PLAIN = [
+    "Answer: {}",
+    "**Final SQL:** {}",
+    "**{}**",
+    "`{}`",
+    'Answer: "{}"',
+    "<answer>{}</answer>",
+    "<sql>\n{}\n</sql>",
+    "The final query is {}; it is right.",
+    "With these tables, I can answer:\n{}",
+    "With two columns (as I saw) you select more.\n\n{}\n\nThis selects what was asked.",
+    "I select here; {}",
+    "Values differ. Update: {}",
+    "```sql\n{}\n```\nIt prints:\n```\n1\n```",
+    "```\n{}\n```\n```python\nwith open(x) as f: pass\n```",
+    "```python\nprint(1)\n```\n{}",
+    "```{}```",
+    "```SQLite\n{}",
+]
+
+
+@pytest.mark.parametrize("said", PLAIN)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        "WITH x AS (SELECT a FROM t)\nSELECT a FROM x UNION SELECT 'with;' FROM t",
+        "with recursive n(i) as (values (1) union all select i + 1 from n) select i from n limit 3",
+        "VALUES (1, 2)",
+        "SELECT b </* select */ 3 FROM t",
+    ],
+)
+def test_a_plain_answer_is_found_whatever_stands_around_it(said: str, sql: str) -> None:
+    assert read(said.format(sql)).rstrip(";") == sql
+
+
+@pytest.mark.parametrize(
+    ("completion", "sql"),
+    [
+        ("/* select what? */ SELECT 1", "/* select what? */ SELECT 1"),
+        ("-- with comment as one\nSELECT 1", "-- with comment as one\nSELECT 1"),
+        ("```\n-- first\nSELECT 1\n```\n```\n2\n```", "-- first\nSELECT 1"),
+        ("```sql\nSELECT 1\n```\nor better\n```sql\nSELECT 2\n```", "SELECT 2"),
+        ("```sql\nSELECT 1\n```\nor\n```sql\nSELECT FROM\n```", "SELECT 1"),
+        ("Answer: SELECT nope FROM t", "SELECT nope FROM t"),
+        ("SELECT nope FROM t UNION SELECT 1", "SELECT nope FROM t UNION SELECT 1"),
+        ("SELECT a FROM FROM t UNION SELECT 1", "SELECT a FROM FROM t UNION SELECT 1"),
+        ("SELECT a FROM t WHERE b IN (SELECT 1", "SELECT a FROM t WHERE b IN (SELECT 1"),
+        ("DELETE FROM t", "DELETE FROM t"),
+        ("I select a from tables.", ""),
+        ("I would select the rows but cannot.", ""),
+        ("With regret, as values go, nothing.", ""),
+        ("```\nno rows\n```", ""),
+        ("```sql\n-- nothing\n```", ""),
+    ],
+)
+def test_the_likeliest_reading_is_the_answer(completion: str, sql: str) -> None:
+    assert read(completion) == sql
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["select ", "select 1;", "with a as (", "```sql\n", "'", "/*", "(select 1\n\n)", "with "],
+)
+def test_a_final_turn_of_starts_is_read_in_no_time(unit: str) -> None:
+    started = time.monotonic()
+    read(unit * (12_000 // len(unit)))
+    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("unit", ["{", '{"a":', '{ "a": [', "}{", '{"a": 1', "{'a': {"])

@@ -12,6 +12,11 @@ from tests.episode.shop import call, feed_all, query, shop, start, submit
 __all__ = ["shop"]
 COUNT = "SELECT count(*) FROM customer"
 LIST = call("list_tables")
+FAILS_LATE = (
+    "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 101) "
+    "SELECT CASE WHEN i > 100 THEN json('{') ELSE i END FROM n"
+)
+"""It gives a hundred rows, then fails."""
 
 
 def run(path: Path, completions: list[str], **settings: object) -> Episode:
@@ -55,6 +60,8 @@ def test_the_final_turn_tells_the_last_working_query(shop: Path) -> None:
         (query(COUNT), "", COUNT, "fallback_to_last_working_query", "last_working_query"),
         (query(COUNT), "SELECT x", COUNT, "fallback_to_last_working_query", "last_working_query"),
         (LIST, "SELECT x", "SELECT x", "final_turn", "final_turn"),
+        (query(COUNT), "**Final SQL:** SELECT 7", "SELECT 7", "final_turn", "final_turn"),
+        (query(COUNT), FAILS_LATE, COUNT, "fallback_to_last_working_query", "last_working_query"),
         (LIST, "", "", "no_answer", ""),
         (LIST, "I give up.", "", "no_answer", ""),
     ],
