@@ -1,68 +1,79 @@
-"""What amplification reaches on real data: signal, empty golds, false rewards (SIGNAL 7)."""
+"""What amplification reaches on real data (SIGNAL 7): the acceptance figures, as stated.
+
+Those of Spider's and BIRD's cuts stand in `test_false_rewards`, which grows the same rows.
+"""
 
 import json
 import statistics
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
-from envbuild.records.amplified import AmplifySettings, Gold, GoldState
+from envbuild.records.amplified import AmplifySettings, Gold
+from envbuild.records.signal import SignalScore
+from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.cuts import cut_image
+from envbuild.signal.evidence import open_variants
+from envbuild.signal.score import FEWEST_VARIANTS, score_question
+from envbuild.sql.connect import read_image
 from envbuild.sql.executor import Session
+from envbuild.sql.mutants.compiler import Compiler
 from envbuild.sql.verdicts import equal_bag
 from tests.shared import shared_data
 
 
-def golds_of(file: Path, key: str) -> dict[str, list[Gold]]:
-    golds: dict[str, dict[str, Gold]] = defaultdict(dict)
-    for number, record in enumerate(json.loads(file.read_text())):
-        gold = Gold(question_id=str(number), sql=record[key])
-        golds[record["db_id"]].setdefault(gold.sql, gold)
-    return {db_id: list(known.values()) for db_id, known in golds.items()}
-
-
-def mean_killed(states: list[GoldState]) -> float:
-    """The lower end of the signal: mutants told apart among all, equivalent ones included."""
-    return statistics.fmean(s.killed / s.mutants for s in states if s.mutants >= 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("corpus", "key", "reached"), [("spider", "query", 0.78), ("bird", "SQL", 0.78)]
-)
-def test_two_row_cuts_grown_with_guidance(corpus: str, key: str, reached: float) -> None:
-    root = shared_data(corpus)
-    states = []
-    for db_id, golds in list(golds_of(root / "dev.json", key).items())[:4]:
-        path = next(root.rglob(f"{db_id}.sqlite"))
-        settings = AmplifySettings(guided=True)
-        grown = amplify_database(
-            cut_image(path, 2), golds[:30], settings=settings, db_id=db_id
-        ).growth
-        states += grown.golds
-    assert sum(s.rows_after == 0 for s in states) <= 0.02 * len(states)
-    assert mean_killed(states) >= reached
+def grown_scores(db_id: str, golds: list[str]) -> dict[bool, list[SignalScore]]:
+    """Every gold's score on the empty database grown for them, unguided and guided."""
+    path = shared_data("synsql", "databases", db_id, f"{db_id}.sqlite")
+    named = [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)]
+    variants = open_variants(path, golds, db_id=db_id, count=FEWEST_VARIANTS, seed=1_000)
+    scores: dict[bool, list[SignalScore]] = {}
+    for guided in (False, True):
+        settings = AmplifySettings(guided=guided)
+        grown = amplify_database(read_image(path), named, settings=settings, db_id=db_id)
+        with Session.open_image(grown.image) as session:
+            schema = read_schema(session.connection)
+            compiles = Compiler.of_schema(schema).compiles
+            scores[guided] = [
+                score_question(
+                    sql, session=session, schema=schema, variants=variants, compiles=compiles
+                )
+                for sql in golds
+            ]
+    for variant in variants:
+        variant.close()
+    return scores
 
 
 @pytest.mark.slow
 def test_synsql_from_empty() -> None:
-    root = shared_data("synsql")
-    states = []
-    for db_id, golds in list(golds_of(root / "data.json", "sql").items())[::4]:
-        image = (root / "databases" / db_id / f"{db_id}.sqlite").read_bytes()
-        grown = amplify_database(
-            image, golds, settings=AmplifySettings(guided=True), db_id=db_id
-        ).growth
-        states += grown.golds
-    assert sum(s.rows_after <= 0 for s in states) <= 0.07 * len(states)
-    assert mean_killed(states) >= 0.68
+    """>= 0.85, guided >= 0.92, empty golds <= 7 %.
+
+    As in a preflight, the upper end leaves out what four further fillings do not tell apart.
+    """
+    asked = defaultdict(list)
+    for record in json.loads(shared_data("synsql", "data.json").read_text()):
+        asked[record["db_id"]].append(record["sql"])
+    scores: dict[bool, list[SignalScore]] = {False: [], True: []}
+    for db_id, golds in asked.items():
+        for guided, found in grown_scores(db_id, golds).items():
+            scores[guided] += found
+    for guided, reached in ((False, 0.85), (True, 0.92)):
+        high = [one.signal_high for one in scores[guided] if one.signal_high is not None]
+        assert len(high) >= 180
+        assert statistics.fmean(high) >= reached
+        empty = sum(one.gold_rows == 0 for one in scores[guided])
+        assert empty <= 0.07 * len(scores[guided])
 
 
 @pytest.mark.slow
 def test_false_rewards_fall_and_right_answers_stay() -> None:
-    """SuperSQL on two-row cuts, with one guided hidden variant of each database."""
+    """SuperSQL on two-row cuts, with one guided hidden variant of each database (SIGNAL 7).
+
+    About 47 % of the wrong ones are paid before, at most 6 % after; at most 5 % of the right ones
+    are refused.
+    """
     lines = shared_data("predictions", "spider_dev_supersql.jsonl").read_text().splitlines()
     answers = defaultdict(list)
     for line in lines:
@@ -91,9 +102,9 @@ def test_false_rewards_fall_and_right_answers_stay() -> None:
                     rewarded = rewarded and same(hidden, record)
                 paid += rewarded and not is_right
                 refused += is_right and not rewarded
-    assert paid_before >= 0.4 * wrong, "without a variant nearly half are paid"
-    assert paid <= 0.08 * wrong
-    assert refused <= 0.06 * right
+    assert 0.45 * wrong <= paid_before <= 0.50 * wrong, "without a variant about 47 % are paid"
+    assert paid <= 0.06 * wrong
+    assert refused <= 0.05 * right
 
 
 def same(session: Session, record: dict[str, str]) -> bool:

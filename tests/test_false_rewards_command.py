@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,10 @@ def test_the_tables_fit_eighty_columns(benchmark: Path) -> None:
     assert "wrong paid" in done.stdout and "2 rows + 1 guided" in done.stdout
     alone = run(benchmark, "--no-amplified", "--markdown")
     assert "| rows a table | signal | gold empty |" in alone.stdout
+    assert "Only its lower end is shown" in alone.stdout and "4 independent" in alone.stdout
+    assert re.search(r"^\| full \| \d\.\d\d \|", alone.stdout, re.MULTILINE)
+    assert re.search(r"\bfull .* \d\.\d\d-\d\.\d\d ", done.stdout)
+    assert "Its upper end leaves out" in done.stdout
     assert "wrong paid" not in alone.stdout
 
 

@@ -16,7 +16,7 @@ from envbuild.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from envbuild.records.false_rewards import FalseRewards
+    from envbuild.records.false_rewards import FalseRewards, PolicyRow
 
 BIN_TITLE = "Wrong predictions paid, by the question's signal on the same rows"
 BIN_HEADERS = ("signal", "at 2 rows", "at every cut")
@@ -157,8 +157,7 @@ def _cells(study: "FalseRewards") -> Sequence[Sequence[str]]:
     for row in study.rows:
         if row.variants and not study.predictions:
             continue
-        low, high = row.signal_low, row.signal_high
-        signal = "-" if low is None or high is None or row.variants else f"{low:.2f}-{high:.2f}"
+        signal = "-" if row.variants else _signal(study, row)
         empty = "-" if row.empty_golds is None or row.variants else f"{row.empty_golds:.0%}"
         paid = (
             _share(row.paid, row.wrong),
@@ -205,8 +204,24 @@ def _notes(study: "FalseRewards") -> Sequence[str]:
     ):
         if study.predictions and found is not None:
             lines.append(f"Spearman of signal and being paid, {what}: {found:+.2f}.")
-    lines.append(
-        f"Rewards by {study.verdict}, signal by {study.signal_verdict}; its upper end leaves out"
-    )
-    lines.append(f"mutants that none of {study.states} fillings tells from their gold.")
+    lines.append(f"Rewards by {study.verdict}, signal by {study.signal_verdict}.")
+    if study.has_upper_end:
+        lines.append(
+            "Its upper end leaves out mutants that none of up to "
+            f"{study.fillings} independent fillings"
+        )
+        lines.append("(the full database and those grown, no cuts) tells from their gold.")
+    else:
+        lines.append("Only its lower end is shown: what is equivalent to its gold is presumed from")
+        lines.append(
+            f"{study.fillings_needed} independent fillings, which cuts of one database are not."
+        )
     return lines
+
+
+def _signal(study: "FalseRewards", row: "PolicyRow") -> str:
+    """The interval; its lower end alone where nothing stands behind an upper one."""
+    low, high = row.signal_low, row.signal_high
+    if low is None or high is None:
+        return "-"
+    return f"{low:.2f}-{high:.2f}" if study.has_upper_end else f"{low:.2f}"

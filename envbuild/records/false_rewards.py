@@ -39,7 +39,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     """Questions with a signal score on the visible database."""
     signal_low: float | None
     signal_high: float | None
-    """Means over the questions; presumed equivalents are those no state of the databases told."""
+    """Means over the questions; the upper end leaves out mutants that are presumed equivalent."""
     share_below_half: float | None
     empty_golds: float | None
     """Share of questions whose gold has no rows on the visible database."""
@@ -110,9 +110,17 @@ class FalseRewards(msgspec.Struct, frozen=True, kw_only=True):
     cells: int
     """(database, cut) pairs with enough wrong predictions to have a share."""
     top_alive: tuple[AliveOperator, ...]
-    """At full data."""
+    """At full data; with equivalent ones where there are too few fillings to presume any."""
     verdict: str
     """What pays: the reward's."""
     signal_verdict: str
-    states: int
-    """Fillings of each database behind the presumed equivalents."""
+    fillings: int
+    """Most independent fillings behind a question's presumed equivalents: the full database and
+    those with rows grown, never cuts."""
+    fillings_needed: int
+    """Fewer leave the signal without an upper end: it is the lower one."""
+
+    @property
+    def has_upper_end(self) -> bool:
+        """Whether the signal is an interval."""
+        return self.fillings >= self.fillings_needed

@@ -16,7 +16,7 @@ from envbuild.records.false_rewards import Answer, FalseRewards
 from envbuild.schema.read import read_schema
 from envbuild.signal.measured import Measured
 from envbuild.signal.mutants import Mutant, draw_mutants
-from envbuild.signal.score import DEFAULT_VERDICT, try_mutants
+from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, try_mutants
 from envbuild.signal.states import (
     CUTS,
     FULL,
@@ -99,7 +99,8 @@ def measure_benchmark(
         top_alive=top_alive(measured),
         verdict=REWARD_VERDICT,
         signal_verdict=DEFAULT_VERDICT,
-        states=len({state for one in measured for state in one.rows}),
+        fillings=max((one.fillings for one in measured), default=0),
+        fillings_needed=FEWEST_VARIANTS,
     )
 
 

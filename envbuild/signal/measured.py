@@ -2,8 +2,10 @@
 
 import msgspec
 
-from envbuild.signal.score import FEWEST_MUTANTS, FEWEST_VARIANTS
-from envbuild.signal.states import Policy
+from envbuild.signal.score import FEWEST_MUTANTS, presumed_equivalents
+from envbuild.signal.states import Policy, independent_states
+
+INDEPENDENT = independent_states()
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,20 +26,33 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     equal: dict[str, bool]
     """State -> the prediction equals the gold; absent where it cannot be judged."""
 
+    def presumed(self, state: str) -> frozenset[int]:
+        """Mutants alive on a state that are presumed equivalent.
+
+        Evidence are the other independent states on which the gold has rows, as in a preflight.
+        Cuts are none, but what one of them tells apart is not equivalent.
+        """
+        others = {
+            one: alive for one, alive in self.alive.items() if one != state and self.rows[one]
+        }
+        evidence = [alive for one, alive in others.items() if one in INDEPENDENT]
+        presumed = presumed_equivalents(self.alive[state], evidence)
+        return presumed.intersection(*others.values())
+
     @property
-    def presumed(self) -> set[int]:
-        """Mutants that no state with a non-empty gold told apart, where there are enough."""
-        evidence = [set(alive) for state, alive in self.alive.items() if self.rows[state]]
-        if len(evidence) < FEWEST_VARIANTS:
-            return set()
-        return set.intersection(*evidence)
+    def fillings(self) -> int:
+        """Independent states on which the gold has rows."""
+        return sum(bool(self.rows.get(state)) for state in INDEPENDENT)
 
     def score(self, state: str) -> tuple[float, float] | None:
-        """signal_low and signal_high on one state; None where there is no score."""
+        """signal_low and signal_high on one state; None where there is no score.
+
+        Without the evidence for an upper end both are the lower one.
+        """
         if state not in self.alive or self.mutants < FEWEST_MUTANTS:
             return None
         killed = self.mutants - len(self.alive[state])
-        judged = self.mutants - len(self.presumed)
+        judged = self.mutants - len(self.presumed(state))
         return killed / self.mutants, killed / judged if judged else 1.0
 
     def is_paid(self, policy: Policy) -> bool:

@@ -4,7 +4,7 @@ Everything runs through the one executor and is compared by a named verdict; a m
 runs out of its budget or returns too many rows differs (SIGNAL 7).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypedDict
 
 import msgspec
@@ -79,7 +79,7 @@ def score_question(
         if (other := _try_variant(gold_sql, mutants, trial.alive, variant, verdict)) is not None
     ]
     unseen = set(trial.alive).intersection(*(other.alive for other in tried))
-    presumed = unseen if len(tried) >= FEWEST_VARIANTS else set()
+    presumed = presumed_equivalents(trial.alive, [other.alive for other in tried])
     killed = len(mutants) - len(trial.alive)
     alive = [mutants[position] for position in trial.alive if position not in presumed]
     judged = len(mutants) - len(presumed)
@@ -101,6 +101,17 @@ def score_question(
         variants=len(tried),
         seed=drawn.seed,
     )
+
+
+def presumed_equivalents(alive: Iterable[int], evidence: Sequence[Iterable[int]]) -> frozenset[int]:
+    """Of the mutants alive on a database, those that other fillings do not tell apart either.
+
+    `evidence`: the mutants alive on each other filling, independent of the rest, on which the gold
+    has rows. Fewer than four are none (SIGNAL 5).
+    """
+    if len(evidence) < FEWEST_VARIANTS:
+        return frozenset()
+    return frozenset(alive).intersection(*evidence)
 
 
 def try_mutants(

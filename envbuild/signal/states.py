@@ -76,6 +76,16 @@ def amplified_policies() -> list[Policy]:
     ]
 
 
+def independent_states() -> frozenset[str]:
+    """The states that are evidence of equivalence: the full database, and those with rows grown.
+
+    Cuts of one database hold each other's rows: seven of them are no more evidence than one.
+    """
+    grown = amplified_policies()
+    every = {state for policy in grown for state in (policy.visible, *policy.hidden)}
+    return frozenset({FULL, *every} - {cut_name(SPARSE)})
+
+
 def one_guided() -> Policy:
     """The advised one (SIGNAL 7): 2 rows, and equality on one guided hidden variant."""
     sparse = cut_name(SPARSE)

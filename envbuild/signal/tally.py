@@ -46,7 +46,7 @@ def top_alive(measured: Sequence[Measured]) -> tuple[AliveOperator, ...]:
     tried: Counter[str] = Counter()
     alive: Counter[str] = Counter()
     for one in each_once(measured):
-        presumed = one.presumed
+        presumed = one.presumed(FULL) if FULL in one.alive else frozenset()
         left = set(one.alive.get(FULL, ())) - presumed
         for position, operator in enumerate(one.operators):
             tried[operator] += position not in presumed
