@@ -3,7 +3,7 @@
     env = Environment.open("manifest/")
     env.reset(row_id)
     while (request := env.request) is not None:
-        env.step(generate(request.context))
+        env.step(generate(request.context, request.max_new_tokens))
     print(env.reward())
 
 Here episodes and rewards meet; trainers, servers and the terminal only translate.
@@ -78,7 +78,13 @@ class Environment:
         limits: Limits = DEFAULT_LIMITS,
         seed: int = 0,
         views: ViewCache | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
+        """`tokenizer` counts the tokens of text episodes (a Hugging Face one: `HubTokenizer`).
+
+        Without one they are estimated at four characters a token; a completion past its limit is
+        cut in either case.
+        """
         self.manifest = manifest
         self.settings = settings
         self.reward_settings = reward
@@ -88,6 +94,7 @@ class Environment:
         self.limits = limits
         self.seed = seed
         self.views = views or ViewCache()
+        self.tokenizer = tokenizer
         self._variant_store = VariantStore(manifest.root)
         self._reading = threading.Lock()
         self._current: TextEpisode | None = None
@@ -116,11 +123,17 @@ class Environment:
         """An episode of its own over text; close it when it is done.
 
         `step` is the training step that sets the submit gate's probability; None leaves it open.
+        `count_tokens` counts instead of the environment's tokenizer.
         """
         row = self.row(row)
         options = self._options(candidate=candidate, step=step, policy=policy)
-        database = self._open_view(row)
-        return TextEpisode(_task(row), database, count_tokens=count_tokens, **options)
+        return TextEpisode(
+            _task(row),
+            self._open_view(row),
+            tokenizer=self.tokenizer,
+            count_tokens=count_tokens,
+            **options,
+        )
 
     def new_token_episode(
         self,
@@ -199,7 +212,10 @@ class Environment:
         return self._running().next_request()
 
     def step(self, completion: str) -> Step:
-        """Feeds the current episode one completion. Raises StateError after its end."""
+        """Feeds the current episode one completion, cut where it is longer than was asked for.
+
+        Raises StateError after its end.
+        """
         episode = self._running()
         observation = episode.feed(completion)
         return Step(observation=observation, done=episode.over)

@@ -48,14 +48,14 @@ def answered(env: Environment, row_id: str, sql: str) -> float:
 
 
 def test_the_five_lines(manifest: Path) -> None:
-    def generate(prompt: str) -> str:
-        assert QUESTIONS[0].question in prompt
+    def generate(prompt: str, most_tokens: int) -> str:
+        assert QUESTIONS[0].question in prompt and most_tokens == 2048
         return f'{{"tool": "submit_sql", "args": {{"sql": "{QUESTIONS[0].gold}"}}}}'
 
     env = Environment.open(str(manifest))
     env.reset("music/music/0")
     while (request := env.request) is not None:
-        env.step(generate(request.context))
+        env.step(generate(request.context, request.max_new_tokens))
     breakdown = env.reward()
 
     assert (breakdown.reward, breakdown.tier) == (3.0, Tier.EQUIVALENT)
@@ -162,6 +162,18 @@ def test_tokens_and_text_earn_the_same(env: Environment) -> None:
             by_text.feed(text(request))
         assert by_ids.record().turns == by_text.record().turns
         assert env.score(by_ids.record()) == env.score(by_text.record())
+
+
+def test_the_environments_tokenizer_counts_every_text_episode(env: Environment) -> None:
+    counting = Environment(env.manifest, settings=env.settings, tokenizer=ByteTokenizer())
+    for opened, kept in ((env, 8192), (counting, 2048)):
+        request = opened.reset("music/music/0")
+        assert request.max_new_tokens == 2048
+        opened.step(f'{{"tool": "list_tables"}}{" " * 9000}x')
+        assert opened.request is not None
+        opened.leave("enough")
+        (turn,) = opened.episode().turns
+        assert (turn.truncated, len(turn.completion), turn.calls[0].failed) == (True, kept, False)
 
 
 def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:

@@ -62,6 +62,11 @@ class RunningEpisode:
         self._seconds = 0.0
 
     @property
+    def episode_id(self) -> str:
+        """`<row_id>/<candidate>`."""
+        return f"{self.task.row_id}/{self.candidate}"
+
+    @property
     def over(self) -> bool:
         """True once there is nothing more to ask."""
         return self.machine.over
@@ -86,7 +91,7 @@ class RunningEpisode:
             raise StateError("the episode is not over yet")
         self._seconds = self._seconds or time.monotonic() - self._started
         return Episode(
-            episode_id=f"{self.task.row_id}/{self.candidate}",
+            episode_id=self.episode_id,
             row_id=self.task.row_id,
             candidate=self.candidate,
             policy=self.policy,

@@ -90,9 +90,14 @@ class TextRequest(msgspec.Struct, frozen=True, kw_only=True):
     context: str
     """The whole prompt string so far, every `<think>` block included."""
     max_new_tokens: int
+    """A longer completion is cut there."""
     stop: tuple[str, ...]
     kind: str = "tool"
     """`tool` or `final`."""
+    episode_id: str = ""
+    """With `turn` what a sampling seed is derived from."""
+    turn: int = 0
+    """0-based."""
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,14 +1,16 @@
 """An agent over the user's own databases: one engine that answers many questions.
 
-agent = Agent(generate)
+agent = Agent(generate)  # a callable from prompts, and their token limits, to completions
 episode = agent.run("How many orders did Ann make?", "shop.sqlite")
 print(episode.sql)
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
+from envbuild.episode.chat import Tokenizer
 from envbuild.episode.presets import load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
 from envbuild.episode.text_episode import TextEpisode
@@ -20,8 +22,8 @@ from envbuild.records.rollout import Completion
 from envbuild.rollout.unanswered import end_unanswered
 from envbuild.sql.executor import DEFAULT_LIMITS
 
-Generate = Callable[[list[str]], list[str]]
-"""Prompt strings to completions, one each, in order."""
+Generate = Callable[[list[str]], list[str]] | Callable[[list[str], list[int]], list[str]]
+"""Prompt strings, and the most new tokens of each, to completions, one each, in order."""
 
 
 class Engine(Protocol):
@@ -49,12 +51,17 @@ class Agent:
         prompts: Prompts | None = None,
         limits: Limits = DEFAULT_LIMITS,
         policy: str = "",
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         """`settings` default to the published ones at evaluation: no submit gate.
 
-        Of a `generate` that is both, `complete_all` is called.
+        A `generate` with a second argument that must be given, or is called `max_new_tokens`, gets
+        each prompt's token limit there; of one that is an engine too, `complete_all` is called.
+        Completions past their limit are cut: counted by `tokenizer`, unless the engine counts them
+        itself, else estimated at four characters a token (`TextEpisode`).
         """
         self.generate = generate
+        self.tokenizer = tokenizer
         self.settings = settings or load_preset("default", evaluation=True)
         self.prompts = prompts or load_prompts()
         self.limits = limits
@@ -122,6 +129,7 @@ class Agent:
             settings=self.settings,
             prompts=self.prompts,
             policy=self.policy,
+            tokenizer=self.tokenizer,
         )
 
     def _generate(self, requests: list[TextRequest]) -> list[Completion | Exception]:
@@ -130,10 +138,23 @@ class Agent:
         if complete_all is not None:
             answers = list(complete_all(requests))
         else:
-            generate = cast(Generate, self.generate)
-            answers = list(generate([request.context for request in requests]))
+            generate = cast(Callable[..., list[str]], self.generate)
+            prompts = [request.context for request in requests]
+            limits = [request.max_new_tokens for request in requests]
+            answers = list(generate(prompts, *[limits] * takes_limits(generate)))
         if len(answers) != len(requests):
             raise StateError(
                 f"generate gave {len(answers)} completions for {len(requests)} prompts"
             )
         return [Completion(text=found) if isinstance(found, str) else found for found in answers]
+
+
+def takes_limits(generate: Callable[..., object]) -> bool:
+    """Whether a callable wants the token limits beside the prompts."""
+    try:
+        parameters = inspect.signature(generate).parameters.values()
+    except (TypeError, ValueError):  # built in, without a signature
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = [parameter for parameter in parameters if parameter.kind in by_place][1:2]
+    return any(p.default is p.empty or p.name == "max_new_tokens" for p in second)

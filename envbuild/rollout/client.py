@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from envbuild.engine.seeds import derive_seed
 from envbuild.errors import OperatorError, UnknownNameError
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import Completion, Sampling
@@ -158,6 +159,11 @@ class CompletionsClient:
             and _UNKNOWN.search(response.text) is not None
             and any(field in response.text for field in ("top_k", *_VLLM_FIELDS))
         )
+
+
+def sampling_seed(seed: int, request: TextRequest) -> int:
+    """The seed of one completion: its own for every episode and turn of a run."""
+    return derive_seed(seed, request.episode_id, f"completion/{request.turn}")
 
 
 def _completion(response: httpx.Response) -> Completion:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from envbuild.episode.running import QWEN
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import EVALUATION_SAMPLING, Completion, Sampling
-from envbuild.rollout.client import CompletionError, CompletionsClient
+from envbuild.rollout.client import CompletionError, CompletionsClient, sampling_seed
 
 DEFAULT_TOKENS = 2048
 
 
 class ServerGenerate:
-    """Completions of a served model, all prompts of a call at once."""
+    """Completions of a served model, all prompts of a call at once.
+
+    Each has a seed of its own, derived from `seed` by its episode and turn.
+    """
 
     def __init__(
         self,
@@ -26,16 +29,29 @@ class ServerGenerate:
     ) -> None:
         self.base_url, self.model, self.sampling = base_url, model, sampling
         self.dialect, self.api_key, self.seed = dialect, api_key, seed
+        self._calls = 0
 
-    def __call__(self, prompts: list[str]) -> list[str]:
-        """One completion a prompt, of at most 2,048 tokens, up to the chat's stop texts.
+    def __call__(
+        self, prompts: list[str], max_new_tokens: Sequence[int] | None = None
+    ) -> list[str]:
+        """One completion a prompt, up to the chat's stop texts.
 
-        Raises CompletionError where one cannot be had.
+        `max_new_tokens`: the most tokens of each; 2,048 where it is not given. Seeds are derived by
+        place and by call, as if the calls were turns. Raises CompletionError where one cannot be
+        had.
         """
+        limits = max_new_tokens or [DEFAULT_TOKENS] * len(prompts)
         requests = [
-            TextRequest(context=prompt, max_new_tokens=DEFAULT_TOKENS, stop=QWEN.stop)
-            for prompt in prompts
+            TextRequest(
+                context=prompt,
+                max_new_tokens=limit,
+                stop=QWEN.stop,
+                episode_id=str(place),
+                turn=self._calls,
+            )
+            for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
         ]
+        self._calls += 1
         texts = []
         for found in self.complete_all(requests):
             if isinstance(found, CompletionError):
@@ -66,6 +82,6 @@ class ServerGenerate:
         self, client: CompletionsClient, request: TextRequest
     ) -> Completion | CompletionError:
         try:
-            return await client.complete(request, seed=self.seed)
+            return await client.complete(request, seed=sampling_seed(self.seed, request))
         except CompletionError as e:
             return e

@@ -15,7 +15,7 @@ from envbuild.errors import UsageError
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.records.episode import Episode, TextRequest
 from envbuild.records.rollout import Completion
-from envbuild.rollout.client import CompletionError
+from envbuild.rollout.client import CompletionError, sampling_seed
 from envbuild.rollout.unanswered import end_unanswered
 
 OnTurn = Callable[[str, TextRequest, str, str], None]
@@ -99,7 +99,7 @@ async def run_episode(
         env.new_episode, row_id, candidate=candidate, step=step, policy=policy
     )
     try:
-        await _play(env, episode, completions, f"{row_id}/{candidate}", on_turn)
+        await _play(env, episode, completions, on_turn)
         return msgspec.structs.replace(episode.record(), seconds=time.monotonic() - began)
     finally:
         episode.close()
@@ -109,14 +109,11 @@ async def _play(
     env: Environment,
     episode: TextEpisode,
     completions: Completions,
-    episode_id: str,
     on_turn: OnTurn | None,
 ) -> None:
-    turn = 0
     while (request := episode.next_request()) is not None:
-        seed = derive_seed(env.seed, episode_id, f"completion/{turn}")
         try:
-            found = await completions.complete(request, seed=seed)
+            found = await completions.complete(request, seed=sampling_seed(env.seed, request))
         except CompletionError as e:
             end_unanswered(episode, e)
             return
@@ -128,8 +125,7 @@ async def _play(
             truncated=found.truncated,
         )
         if on_turn:
-            on_turn(episode_id, request, found.text, observation)
-        turn += 1
+            on_turn(episode.episode_id, request, found.text, observation)
 
 
 def _raise_first(workers: Sequence["asyncio.Task[None]"]) -> None:

@@ -16,12 +16,17 @@ __all__ = ["shop"]
 TOKENIZER = ByteTokenizer()
 END = TOKENIZER.encode("<|im_end|>")[0]
 COUNT = "SELECT count(*) FROM customer"
+LIST = call("list_tables")
 SCRIPTS = [
     [call("list_tables"), f"<think>ü {submit('x')}</think>" + query(COUNT), submit(COUNT)],
     [query("SELECT nope")] * 4 + ["```sql\nSELECT 1\n```"],
     ["no call"] * 6 + [""],
     [call("list_tables") * 48, COUNT],
     [query(COUNT), "x" * 5000, "y" * 5000, submit(COUNT)],
+    [query(COUNT), "ü" * 30_000 + submit("SELECT 1"), submit(COUNT)],
+    [*[LIST + "x" * (length - len(LIST)) for length in (2047, 2048, 2049)], submit(COUNT)],
+    [f"{LIST}<|endoftext|>{submit('SELECT 1')}", "z" * 4000, "z" * 4000, "z" * 4000],
+    [LIST, *["no call"] * 5, "-- " + "y" * 3069 + "\nSELECT 1"],
 ]
 
 
@@ -37,25 +42,48 @@ def test_text_and_tokens_take_the_same_turns(
 ) -> None:
     settings = EpisodeSettings(episode_tokens=9000)
     tokens = start_tokens(shop, settings=settings)
-    text = start(shop, settings=settings, count_tokens=lambda t: len(TOKENIZER.encode(t)))
+    text = start(shop, settings=settings, tokenizer=TOKENIZER)
+    counted = start(shop, settings=settings, count_tokens=lambda t: len(TOKENIZER.encode(t)))
     for completion in script:
         asked, wanted = tokens.next_request(), text.next_request()
         assert (asked is None) == (wanted is None)
         if asked is None or wanted is None:
             break
-        assert TOKENIZER.decode(asked.context) == wanted.context
+        assert TOKENIZER.decode(asked.context).replace("<|endoftext|>", "") == wanted.context
         assert (asked.kind, asked.max_new_tokens) == (wanted.kind, wanted.max_new_tokens)
-        ids = TOKENIZER.encode(completion)[: asked.max_new_tokens]
-        cut = len(ids) == asked.max_new_tokens
-        sampled = [*ids, END] if stop_returned and not cut else ids
-        told = tokens.feed(sampled)
-        assert told == text.feed(
-            TOKENIZER.decode(ids), completion_tokens=len(sampled), truncated=cut
-        )
+        written = completion + "<|im_end|>" * stop_returned
+        told = tokens.feed(TOKENIZER.encode(written))
+        assert told == text.feed(written)
+        if completion.isascii():  # a byte of a letter is no text of its own
+            assert told == counted.feed(written)
     assert tokens.over == text.over
     if tokens.over:
-        ours, theirs = tokens.record(), text.record()
-        assert (ours.turns, ours.sql, ours.ended_by) == (theirs.turns, theirs.sql, theirs.ended_by)
+        for others in (text, counted) if all(map(str.isascii, script)) else (text,):
+            ours, theirs = tokens.record(), others.record()
+            assert ours.turns == theirs.turns
+            assert (ours.sql, ours.ended_by) == (theirs.sql, theirs.ended_by)
+
+
+def test_the_servers_count_past_the_limit_cuts_too(shop: Path) -> None:
+    for options in ({}, {"tokenizer": TOKENIZER}):
+        episode = start(shop, **options)
+        long = LIST + " " * 4_965 + submit(COUNT)
+        episode.feed(long, completion_tokens=5 * len(long) // 5, context_tokens=900)
+        (turn,) = episode.machine.turns
+        assert (turn.completion_tokens, turn.truncated) == (2048, True)
+        assert [c.tool for c in turn.calls] == ["list_tables"] and len(turn.completion) == 2048
+
+
+def test_an_estimate_bounds_what_nobody_counts(shop: Path) -> None:
+    episode = start(shop)
+    episode.feed(LIST + " " * 20_000 + submit(COUNT))
+    (turn,) = episode.machine.turns
+    assert (len(turn.completion), turn.completion_tokens, turn.truncated) == (8192, 2048, True)
+    while episode.next_request() is not None:
+        episode.feed("x" * 240_000)
+    done = episode.record()
+    assert done.ended_by == "token_budget"
+    assert len(episode.context) - len(episode.prompt) <= 4 * 12_288
 
 
 def test_mask_and_logprobs_are_aligned(shop: Path) -> None:

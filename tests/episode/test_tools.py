@@ -185,7 +185,7 @@ def test_a_long_observation_is_cut_and_says_so(shop: Path) -> None:
 
 def test_many_long_results_share_one_observation(shop: Path) -> None:
     long = query("SELECT " + ", ".join(["hex(zeroblob(90))"] * 30))
-    episode = start(shop)
+    episode = start(shop, settings=EpisodeSettings(tool_turn_tokens=4096))
     told = episode.feed(long * 20)
     assert len(told) < 10_000 and told.count("characters shown)") == 20
     assert all(call.result in told for call in episode.machine.turns[0].calls)

@@ -20,11 +20,14 @@ from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
 from envbuild.records.episode import EndedBy, Episode, TextRequest
 from envbuild.records.rollout import Sampling
 from envbuild.rollout.client import CompletionError, CompletionsClient
+from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.server import PolicyServer
+from envbuild.testing.tokenizer import ByteTokenizer
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 runner = CliRunner()
 ROWS = len(QUESTIONS)
+LISTS = '{"tool": "list_tables", "args": {}}'
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +279,64 @@ def test_ask_and_agent_over_ones_own_database(manifest: Path) -> None:
     assert agent.run("How many?", database).ended_by is EndedBy.SUBMIT_SQL
     with pytest.raises(StateError, match="0 completions for 1"):
         envbuild.Agent(lambda prompts: []).run("How many?", database)
+
+
+def test_a_callable_may_take_the_token_limits(manifest: Path) -> None:
+    database = next(manifest.parent.rglob("*.sqlite"))
+    seen: list[list[int]] = []
+
+    def limited(prompts: list[str], max_new_tokens: list[int]) -> list[str]:
+        seen.append(max_new_tokens)
+        return [LISTS + " " * 400_000 for _ in prompts]
+
+    def optional(prompts: list[str], temperature: float = 0.5) -> list[str]:
+        assert temperature == 0.5
+        return [LISTS] * len(prompts)
+
+    (episode, _) = envbuild.Agent(limited).run_many([("How many?", database)] * 2)
+    assert seen[0] == [2048, 2048] and seen[-1][0] < 2048
+    assert episode.ended_by is EndedBy.TOKEN_BUDGET
+    assert all(turn.truncated for turn in episode.turns)
+    exact = envbuild.Agent(limited, tokenizer=ByteTokenizer()).run("How many?", database)
+    assert [len(turn.completion) for turn in exact.turns[:2]] == [2048, 2048]
+    assert envbuild.Agent(optional).run("How many?", database).ended_by is EndedBy.NO_ANSWER
+
+
+class LongServer(PolicyServer):
+    """Ignores `max_tokens`, and says how many tokens it made."""
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, body = super().answer(payload)
+        body["choices"][0] |= {"text": LISTS + " x" * 120_000, "finish_reason": "stop"}
+        body["usage"] |= {"completion_tokens": 60_000}
+        return status, body
+
+
+def test_a_server_that_ignores_the_limit_is_cut(manifest: Path, tmp_path: Path) -> None:
+    with LongServer(manifest) as base_url:
+        found = roll(manifest, tmp_path, base_url, "--episodes", "1")
+    assert found["ended_by"] == {"token_budget": ROWS}
+    for episode in iter_episodes(tmp_path):
+        assert sum(turn.completion_tokens for turn in episode.turns) <= 12_288
+        assert all(turn.truncated and turn.completion_tokens <= 2048 for turn in episode.turns)
+
+
+def test_every_completion_has_a_seed_of_its_own(manifest: Path, tmp_path: Path) -> None:
+    database = next(manifest.parent.rglob("*.sqlite"))
+    asked = [(question.question, database) for question in QUESTIONS[:2]]
+
+    def seeds(seed: int) -> list[int]:
+        server = PolicyServer(manifest)
+        with server as base_url:
+            generate = ServerGenerate(base_url, "oracle", seed=seed)
+            envbuild.Agent(generate).run_many(asked)
+            generate(["one", "two"])
+            generate(["one"])
+        return sorted(payload["seed"] for payload in server.requests)
+
+    first = seeds(1)
+    assert len(set(first)) == len(first) > 6
+    assert first == seeds(1) and not set(first) & set(seeds(2))
 
 
 def test_many_at_once_stay_bounded(manifest: Path, tmp_path: Path) -> None:
