@@ -61,12 +61,14 @@ def test_half_of_the_wrong_predictions_are_paid_at_two_rows(spider: FalseRewards
     """SIGNAL 7 has 80 +- 3 of 169 wrong ones at 2 rows; these are 597 of its questions."""
     rows = by_policy(spider)
     assert spider.questions == spider.predictions == 597
-    assert 77 / 169 <= (rows["2 rows"].paid_share or 0) <= 83 / 169
-    assert (rows["68 rows"].paid_share or 0) <= 0.05
+    wrong = rows["full"].wrong
+    assert {row.wrong for row in rows.values()} == {wrong}
+    assert 77 / 169 <= rows["2 rows"].paid / wrong <= 83 / 169
+    assert rows["68 rows"].paid / wrong <= 0.05
     assert rows["full"].paid == rows["full"].refused == 0
     paid = [rows[cut].paid for cut in CUTS]
     assert paid == sorted(paid, reverse=True)
-    assert (rows["2 rows, naive"].paid_share or 0) >= (rows["2 rows"].paid_share or 0)
+    assert rows["2 rows, naive"].paid >= rows["2 rows"].paid
 
 
 @pytest.mark.slow
@@ -107,7 +109,7 @@ def test_the_score_of_bird(bird: FalseRewards) -> None:
     assert (rows["full"].signal_high or 0) >= 0.85
     assert (rows["2 rows, grown, guided"].signal_high or 0) >= 0.90
     assert (rows["2 rows, grown, guided"].empty_golds or 0) <= 0.01
-    assert rows["2 rows"].paid_share is None and bird.predictions == 0
+    assert bird.predictions == rows["2 rows"].wrong == 0
 
 
 @pytest.mark.slow

@@ -44,22 +44,6 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     empty_golds: float | None
     """Share of questions whose gold has no rows on the visible database."""
 
-    @property
-    def paid_share(self) -> float | None:
-        """Wrong predictions paid, of all wrong ones that run; None without predictions."""
-        return self.paid / self.wrong if self.wrong else None
-
-    @property
-    def refused_share(self) -> float | None:
-        """Right predictions refused, of all right ones; None without predictions."""
-        return self.refused / self.right if self.right else None
-
-    @property
-    def wrong_among_paid(self) -> float | None:
-        """Wrong predictions among all that get the full reward; None where there is none."""
-        paid = self.paid + self.right - self.refused
-        return self.paid / paid if paid else None
-
 
 class ScoreBin(msgspec.Struct, frozen=True, kw_only=True):
     """Wrong predictions whose question's score lies in one band, and how many are paid."""

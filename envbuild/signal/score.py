@@ -20,7 +20,10 @@ from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
 
 SIGNAL_LIMITS = Limits(vm_steps=8_000_000, rows=20_000, seconds=10.0)
-"""What one run of a gold or mutant may use; far above any published gold, low for a cross join."""
+"""What one run of a gold or mutant may use, on rows that are there or generated (SIGNAL 7).
+
+Far above any published gold, low for a cross join.
+"""
 DEFAULT_VERDICT = "ordered@1"
 FEWEST_MUTANTS = 3
 """Fewer leave a score null: a share of one or two says nothing."""

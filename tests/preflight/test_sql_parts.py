@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys, count_violations
+from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys
 from envbuild.sql.files.row_counts import count_rows
 from envbuild.sql.files.undecodable import find_undecodable
 from envbuild.sql.undetermined.conditions import (
@@ -68,7 +68,6 @@ def test_every_key_is_checked_by_itself() -> None:
         "c.k -> v.id": (KeyState.MISMATCH, 0, ""),
         "c.(y, a) -> p.(y, x)": (KeyState.CHECKED, 1, "2, 9"),
     }
-    assert count_violations(connection) == 4
 
 
 @pytest.mark.parametrize("without_rowid", ["", "WITHOUT ROWID"])
@@ -156,6 +155,6 @@ def test_orphans_are_sqlites_own_for_any_affinity() -> None:
                 row = ", ".join(rng.choices(values, k=2))
                 connection.execute(f"INSERT INTO {table} VALUES ({row})")
         theirs = connection.execute("PRAGMA foreign_key_check").fetchall()
-        assert count_violations(connection) == len(theirs)
+        assert sum(key.orphans for key in check_foreign_keys(connection)) == len(theirs)
         found += len(theirs)
     assert found > 1000

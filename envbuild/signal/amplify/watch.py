@@ -4,17 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from envbuild.errors import GoldError
-from envbuild.records.execution import Limits, QueryResult
+from envbuild.records.execution import QueryResult
 from envbuild.signal.amplify.tables import TableRows, Workspace
 from envbuild.signal.mutants import Mutant
-from envbuild.signal.score import try_mutants
+from envbuild.signal.score import SIGNAL_LIMITS, try_mutants
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import GoldTableReader
 from envbuild.sql.undetermined.conditions import ReorderedSession
 from envbuild.sql.undetermined.windows import break_window_ties
 
-LIMITS = Limits(vm_steps=8_000_000, seconds=10.0, rows=20_000)
-"""What a gold may use on generated rows (SIGNAL 7)."""
 _RANDOM = re.compile("random", re.IGNORECASE)
 MOST_ROWS_KEPT = 1000
 """Rows of a gold's result that is kept until its tables change."""
@@ -28,7 +26,7 @@ class Watch:
 
     def __init__(self, workspace: Workspace, golds: Sequence[str]) -> None:
         self.workspace = workspace
-        self.session = Session(workspace.connection, limits=LIMITS)
+        self.session = Session(workspace.connection, limits=SIGNAL_LIMITS)
         self._reordered: ReorderedSession | None = None
         self._tables = dict(self._read_tables(golds))
         self._results: dict[str, tuple[tuple[int, ...], QueryResult]] = {}
@@ -61,7 +59,7 @@ class Watch:
         if spliced is None or _RANDOM.search(sql):
             return False
         if self._reordered is None:
-            self._reordered = ReorderedSession(self.workspace.connection, limits=LIMITS)
+            self._reordered = ReorderedSession(self.workspace.connection, limits=SIGNAL_LIMITS)
         return self._reordered.varies(spliced)
 
     def alive(
@@ -72,7 +70,7 @@ class Watch:
             sql,
             mutants,
             session=self.session,
-            limits=LIMITS,
+            limits=SIGNAL_LIMITS,
             only=positions,
             gold=self.gold(sql),
         )

@@ -12,7 +12,7 @@ from envbuild.records.amplified import AddedRow, AmplifySettings, Gold
 from envbuild.records.manifest import GoldResult
 from envbuild.records.variant import SkippedGold, VariantBatch, VariantRow
 from envbuild.signal.amplify.build import Amplified, amplify_database
-from envbuild.signal.amplify.watch import LIMITS
+from envbuild.signal.score import SIGNAL_LIMITS
 from envbuild.sql.connect import read_image
 from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
@@ -80,7 +80,7 @@ def _results(
 ) -> tuple[list[GoldResult], list[SkippedGold]]:
     ties = {state.question_id for state in grown.growth.golds if state.tie_sensitive}
     found, skipped = [], []
-    with Session.open_image(grown.image, limits=LIMITS) as session:
+    with Session.open_image(grown.image, limits=SIGNAL_LIMITS) as session:
         for gold_id, sql in group:
             result = session.run(sql)
             reason = "gold_failed" if not result.ok else "" if result.rows else "gold_empty"

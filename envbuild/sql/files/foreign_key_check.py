@@ -59,11 +59,6 @@ def check_foreign_keys(connection: apsw.Connection) -> list[KeyCheck]:
     ]
 
 
-def count_violations(connection: apsw.Connection) -> int:
-    """Rows that `PRAGMA foreign_key_check` would list, had it not to stop at a mismatch."""
-    return sum(check.orphans for check in check_foreign_keys(connection))
-
-
 def orphans_by_table(connection: apsw.Connection) -> dict[str, int]:
     """Child table -> its rows that break a key, counted once a key; tables without any left out.
 
