@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.errors import OutputError
 from envbuild.io.files import write_bytes
+from envbuild.sql.connect import has_log
 
 SMALLEST_KEPT = 256 * 1024
 """Bytes; a smaller file is counted faster than an entry is looked up."""
@@ -53,12 +54,12 @@ class RowCountCache:
             return None
         status = path.stat()
         same = (entry.size, entry.changed_ns) == (status.st_size, status.st_mtime_ns)
-        return dict(entry.counts) if same and not _being_written(path) else None
+        return dict(entry.counts) if same and not has_log(str(path.absolute())) else None
 
     def put(self, path: Path, counts: dict[str, int]) -> None:
         """Keeps the counts of a file large enough to be worth it."""
         status = path.stat()
-        if status.st_size >= SMALLEST_KEPT and not _being_written(path):
+        if status.st_size >= SMALLEST_KEPT and not has_log(str(path.absolute())):
             self._entries[str(path)] = CountedFile(status.st_size, status.st_mtime_ns, counts)
             self._changed = True
 
@@ -76,8 +77,3 @@ class RowCountCache:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         name = hashlib.sha256(str(self._root).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return Path(home) / "envbuild" / "row-counts" / f"{name}.msgpack"
-
-
-def _being_written(path: Path) -> bool:
-    """True where changes may lie in a file beside it."""
-    return path.with_name(path.name + "-wal").exists()

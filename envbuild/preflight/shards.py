@@ -12,6 +12,7 @@ from envbuild.preflight.measure import CountedDatabase, MeasuredCorpus
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.execution import Limits
+from envbuild.sql.connect import has_log
 
 DATABASES_A_SHARD, QUESTIONS_A_SHARD = 64, 400
 
@@ -79,6 +80,8 @@ def _decodable(measured: MeasuredCorpus) -> set[str]:
     unchanged = {
         database.row.db_id
         for database in measured.databases
-        if database.path.is_file() and database.path.stat().st_size == database.row.bytes
+        if database.path.is_file()
+        and database.path.stat().st_size == database.row.bytes
+        and not has_log(str(database.path.absolute()))
     }
     return (catalogued & unchanged) - bad

@@ -48,7 +48,7 @@ _widen_lookaside()
 def read_only_uri(path: Path) -> str:
     """`file:` URI for reading; immutable unless a journal or WAL lies beside the file."""
     absolute = str(Path(path).absolute())
-    mode = "mode=ro" if _has_log(absolute) else "mode=ro&immutable=1"
+    mode = "mode=ro" if has_log(absolute) else "mode=ro&immutable=1"
     return f"file:{quote(absolute)}?{mode}"
 
 
@@ -59,7 +59,7 @@ def read_image(path: Path) -> bytes:
     no such file, or SQLite cannot read it together with its log.
     """
     try:
-        if not _has_log(str(Path(path).absolute())):
+        if not has_log(str(Path(path).absolute())):
             return Path(path).read_bytes()
         connection = open_read_only(path)
         try:
@@ -76,7 +76,8 @@ def read_image(path: Path) -> bytes:
         ) from e
 
 
-def _has_log(file: str) -> bool:
+def has_log(file: str) -> bool:
+    """Whether a WAL or a journal lies beside the file at this absolute path."""
     # os.access, since Path objects would make a third of the cost of opening a small file.
     return any(os.access(file + end, os.F_OK) for end in ("-wal", "-journal"))
 

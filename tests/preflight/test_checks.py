@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import apsw
 import pytest
 
 from envbuild.corpora.folder import open_corpora
@@ -311,3 +312,14 @@ def test_a_damaged_page_is_a_finding(tmp_path: Path) -> None:
     codes = {f.code: f.findings for f in report.findings}
     assert codes.keys() & {"unreadable_database", "gold_error"}
     assert report.gold.ok == 1
+
+
+def test_text_that_lies_in_a_log_is_looked_through_too(tmp_path: Path) -> None:
+    root = build_corpus(tmp_path / "c", {"shop": SHOP}, [ask("shop", "SELECT name FROM shop")])
+    writer = apsw.Connection(str(root / "databases" / "shop" / "shop.sqlite"))
+    writer.execute("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0")
+    writer.execute("UPDATE shop SET name = CAST(x'ff' AS TEXT) WHERE id = 1")
+    (measured,) = measure_corpora(open_corpora(root), Thresholds(), cached=False)
+    findings = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1).findings
+    assert "undecodable_text" in {finding.code for finding in findings}
+    writer.close()
