@@ -38,7 +38,7 @@ def ask(
 ) -> None:
     """One question over your own database: the SQL, and what it returns.
 
-    Exit 1 where no SQL came of it.
+    Exit 1 where no SQL came of it; SQL that fails, or returns more than can be shown, says so.
 
     Example: envbuild ask --db shop.sqlite --question "How many orders did Ann make?"
     --base-url http://127.0.0.1:8000/v1 --model NAME
@@ -67,14 +67,26 @@ def ask(
     result = database.session.run(episode.sql) if episode.sql else None
     database.close()
     if json:
-        print_json("ask", {"episode": episode, "rows": result.rows if result else ()})
+        print_json("ask", {"episode": episode, **_returned(result, episode.error)})
     else:
         none = f"no answer: {episode.ended_by.value} {episode.error}".strip()
         typer.echo(printable(episode.sql or none))
         if result is not None:
             _show_rows(result)
-    if result is None or not result.ok:
+    if result is None:
         raise typer.Exit(FINDINGS)
+
+
+def _returned(result: "QueryResult | None", error: str) -> dict[str, object]:
+    """What the SQL came to; `error` says why there is none."""
+    if result is None:
+        return {"outcome": "", "error": error, "columns": (), "rows": ()}
+    return {
+        "outcome": result.outcome.value,
+        "error": result.error,
+        "columns": result.columns,
+        "rows": result.rows,
+    }
 
 
 def _show_rows(result: "QueryResult") -> None:
@@ -85,10 +97,11 @@ def _show_rows(result: "QueryResult") -> None:
         """A table reads square brackets as styles, which a user's own text must not be."""
         return printable(str(text))
 
-    if result.error:
+    if not result.columns:
         typer.echo(printable(result.error))
         return
     shown = [["NULL" if cell is None else plain(cell) for cell in row] for row in result.rows[:50]]
     print_table([plain(column) for column in result.columns], shown)
-    if len(result.rows) > len(shown):
-        typer.echo(f"{len(result.rows)} rows; the first {len(shown)} are shown")
+    if len(result.rows) > len(shown) or not result.ok:
+        more = "" if result.ok else "more than "
+        typer.echo(f"{more}{len(result.rows)} rows; the first {len(shown)} are shown")

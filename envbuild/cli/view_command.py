@@ -40,7 +40,9 @@ def view(
     from envbuild.io.files import write_text
     from envbuild.io.parquet import iter_records
     from envbuild.manifest.read import open_manifest
+    from envbuild.records.episode import EndedBy
     from envbuild.records.reward import RewardBreakdown
+    from envbuild.records.verdict import Verdict
     from envbuild.rollout.page import render_episodes
     from envbuild.rollout.score import REWARDS_FILE
 
@@ -56,8 +58,14 @@ def view(
         warn(f"questions and golds are not shown: {e}")
         rows = {}
     rewards_file = episodes / REWARDS_FILE
+    failed = {e.episode_id for e in chosen if e.ended_by is EndedBy.SERVER_ERROR}
     rewards = (
-        {r.episode_id: r for r in iter_records(rewards_file, RewardBreakdown)}
+        {
+            reward.episode_id: reward
+            for reward in iter_records(rewards_file, RewardBreakdown)
+            # an episode that was asked again since has not been scored yet
+            if (reward.verdict == Verdict.SERVER_ERROR) == (reward.episode_id in failed)
+        }
         if rewards_file.exists()
         else {}
     )

@@ -7,17 +7,20 @@ from envbuild.records.episode import EpisodeSettings
 
 PRESETS = {
     "default": EpisodeSettings(),
-    "several-calls": EpisodeSettings(preset="several-calls"),
     "one-call": EpisodeSettings(preset="one-call", calls_a_turn=1),
 }
-"""`several-calls` and `one-call` are the two published variants; everything else is common."""
+"""The two published variants; everything else is common."""
+
+OTHER_NAMES = {"several-calls": "default"}
+"""The published variant with several calls a turn is the default; episodes record that name."""
 
 
 def load_preset(name: str, **changes: object) -> EpisodeSettings:
-    """The settings registered under `name`, with some fields changed.
+    """The settings registered under `name`, or another name of theirs, with some fields changed.
 
     Raises UnknownNameError for another name.
     """
-    if name not in PRESETS:
-        raise UnknownNameError("preset", name, PRESETS)
-    return msgspec.structs.replace(PRESETS[name], **changes)
+    found = PRESETS.get(OTHER_NAMES.get(name, name))
+    if found is None:
+        raise UnknownNameError("preset", name, (*PRESETS, *OTHER_NAMES))
+    return msgspec.structs.replace(found, **changes)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.episode.gate import gate_probability, normalised
-from envbuild.errors import StateError
+from envbuild.episode.presets import load_preset
+from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
 from tests.episode.shop import call, feed_all, query, shop, start, submit
 
@@ -105,6 +106,13 @@ def test_one_call_a_turn(shop: Path) -> None:
     (told,) = feed_all(episode, [LIST + submit(COUNT)])
     assert not episode.over and "1 further not run" in told
     assert "one call a turn" in episode.messages[0]["content"]
+
+
+def test_several_calls_is_another_name_of_the_default() -> None:
+    assert load_preset("several-calls") == load_preset("default") == EpisodeSettings()
+    assert load_preset("one-call", schema="full").calls_a_turn == 1
+    with pytest.raises(UnknownNameError, match="several-calls"):
+        load_preset("several")
 
 
 def test_the_token_budget_clamps_and_ends(shop: Path) -> None:

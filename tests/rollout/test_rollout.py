@@ -158,6 +158,8 @@ def test_an_outage_is_nobodys_zero_and_is_asked_again(
         server.failures = {asked: 500, asked + 1: 500} | dict.fromkeys(range(asked + 7, 10**5), 500)
         found = roll(manifest, tmp_path, base_url, *one, exits=1)
         assert found["ended_by"] == {"submit_sql": 1, "server_error": ROWS - 1}
+        seen = runner.invoke(app, ["view", str(tmp_path), "--html", str(page), "--json"])
+        assert json.loads(seen.stdout)["scored"] == ROWS - 1, "one reward is out of date"
         server.failures = {}
         found = roll(manifest, tmp_path, base_url, *one)
     assert (found["ended_by"], found["unanswered"]) == ({"submit_sql": ROWS}, 0)
@@ -279,6 +281,59 @@ def test_ask_and_agent_over_ones_own_database(manifest: Path) -> None:
     assert agent.run("How many?", database).ended_by is EndedBy.SUBMIT_SQL
     with pytest.raises(StateError, match="0 completions for 1"):
         envbuild.Agent(lambda prompts: []).run("How many?", database)
+
+
+class OneAnswer(PolicyServer):
+    """Submits one SQL text, whatever it is asked; says something else without one."""
+
+    def __init__(self, manifest: Path, sql: str) -> None:
+        super().__init__(manifest)
+        call = json.dumps({"tool": "submit_sql", "args": {"sql": sql}})
+        self.text = call if sql else "I do not know."
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return 200, {"choices": [{"text": self.text, "finish_reason": "stop"}]}
+
+
+MANY = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "exits", "outcome", "said"),
+    [
+        ("SELECT 7 AS seven", 0, "ok", "seven"),
+        (MANY, 0, "truncated", "more than 100000 rows; the first 50 are shown"),
+        ("SELECT nope", 0, "error", "no such column: nope"),
+        ("", 1, "", "no answer: no_answer"),
+    ],
+)
+def test_ask_shows_what_there_is_and_exits_1_without_sql(
+    manifest: Path, sql: str, exits: int, outcome: str, said: str
+) -> None:
+    database = next(manifest.parent.rglob("*.sqlite"))
+    with OneAnswer(manifest, sql) as base_url:
+        arguments = ["ask", "--db", str(database), "--question", "?", "--base-url", base_url]
+        arguments += ["--model", "m"]
+        shown = runner.invoke(app, arguments)
+        found = runner.invoke(app, [*arguments, "--json"])
+    assert (shown.exit_code, found.exit_code) == (exits, exits)
+    assert said in shown.stdout
+    document = json.loads(found.stdout)
+    assert document["outcome"] == outcome
+    assert document["columns"] == {"ok": ["seven"], "truncated": ["i"]}.get(outcome, [])
+    assert bool(document["rows"]) == bool(document["columns"])
+    assert ("nope" in document["error"]) == (outcome == "error")
+
+
+def test_ask_says_that_the_server_failed(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    database = next(manifest.parent.rglob("*.sqlite"))
+    with PolicyServer(manifest, failures=dict.fromkeys(range(99), 500)) as base_url:
+        arguments = ["ask", "--db", str(database), "--question", "?", "--base-url", base_url]
+        found = runner.invoke(app, [*arguments, "--model", "oracle", "--json"])
+    document = json.loads(found.stdout)
+    assert found.exit_code == 1 and "status 500" in document["error"]
+    assert document["episode"]["ended_by"] == "server_error"
 
 
 def test_a_callable_may_take_the_token_limits(manifest: Path) -> None:
