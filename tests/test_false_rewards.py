@@ -74,7 +74,7 @@ def test_half_of_the_wrong_predictions_are_paid_at_two_rows(spider: FalseRewards
 @pytest.mark.slow
 def test_one_guided_variant_ends_most_false_rewards(spider: FalseRewards) -> None:
     """At most 6 % of the wrong ones are paid, at most 5 % of the right ones refused."""
-    one = by_policy(spider)["2 rows + 1 guided"]
+    one = by_policy(spider)["2 + 1 variant, guided"]
     assert one.paid <= 0.06 * one.wrong
     assert one.refused <= 0.05 * one.right
 
@@ -91,9 +91,9 @@ def test_the_score_of_spider(spider: FalseRewards) -> None:
         assert rises(getattr(rows[cut], end) for cut in CUTS)
     assert 0.45 <= (rows["2 rows"].signal_low or 0) < (rows["2 rows"].signal_high or 1) <= 0.52
     assert 0.72 <= (rows["full"].signal_high or 0) <= 0.82
-    assert (rows["2 rows, grown"].signal_high or 0) >= 0.90
-    assert (rows["2 rows, grown, guided"].signal_high or 0) >= 0.95
-    assert (rows["2 rows, grown, guided"].empty_golds or 0) <= 0.01
+    assert (rows["2, amplified"].signal_high or 0) >= 0.90
+    assert (rows["2, amplified, guided"].signal_high or 0) >= 0.95
+    assert (rows["2, amplified, guided"].empty_golds or 0) <= 0.01
 
 
 @pytest.mark.slow
@@ -107,8 +107,8 @@ def test_the_score_of_bird(bird: FalseRewards) -> None:
         assert rises(getattr(rows[cut], end) for cut in CUTS)
     assert (rows["2 rows"].signal_high or 1) <= 0.40
     assert (rows["full"].signal_high or 0) >= 0.85
-    assert (rows["2 rows, grown, guided"].signal_high or 0) >= 0.90
-    assert (rows["2 rows, grown, guided"].empty_golds or 0) <= 0.01
+    assert (rows["2, amplified, guided"].signal_high or 0) >= 0.90
+    assert (rows["2, amplified, guided"].empty_golds or 0) <= 0.01
     assert bird.predictions == rows["2 rows"].wrong == 0
 
 

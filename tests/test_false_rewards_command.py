@@ -100,7 +100,7 @@ def test_the_tables_fit_eighty_columns(benchmark: Path) -> None:
     done = run(benchmark, "--predictions", benchmark.parent / "predictions.jsonl")
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "wrong paid" in done.stdout and "2 rows + 1 guided" in done.stdout
+    assert "wrong paid" in done.stdout and "2 + 1 variant, guided" in done.stdout
     alone = run(benchmark, "--no-amplified", "--markdown")
     assert "| rows a table | signal | gold empty |" in alone.stdout
     assert "Only its lower end is shown" in alone.stdout and "4 independent" in alone.stdout

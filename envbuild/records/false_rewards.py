@@ -20,8 +20,8 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     """One way to fill databases and pay for equality on them: a row of the table."""
 
     policy: str
-    """`2 rows`, `2 rows, naive`, `2 rows, grown` (rows added), `2 rows + 1 guided` (equality asked
-    on one hidden variant too, whose rows were guided by mutants), `full`, …"""
+    """`2 rows`, `2 rows, naive`, `2, amplified` (rows added), `2 + 1 variant, guided` (equality
+    asked on one hidden variant too, whose rows were guided by mutants), `full`, …"""
     variants: int = 0
     """Hidden variants that must be equal too."""
     wrong: int

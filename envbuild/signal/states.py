@@ -68,11 +68,13 @@ def amplified_policies() -> list[Policy]:
     """The sparse cut with rows added: as the visible database, and as hidden variants."""
     sparse = cut_name(SPARSE)
     return [
-        Policy(name=f"{sparse}, grown", visible="grown"),
-        Policy(name=f"{sparse}, grown, guided", visible="guided"),
-        Policy(name=f"{sparse} + 1 variant", visible=sparse, hidden=("variant",)),
+        Policy(name=f"{SPARSE}, amplified", visible="grown"),
+        Policy(name=f"{SPARSE}, amplified, guided", visible="guided"),
+        Policy(name=f"{SPARSE} + 1 variant", visible=sparse, hidden=("variant",)),
         one_guided(),
-        Policy(name=f"{sparse} + 3 guided", visible=sparse, hidden=tuple(_guided_names())),
+        Policy(
+            name=f"{SPARSE} + 3 variants, guided", visible=sparse, hidden=tuple(_guided_names())
+        ),
     ]
 
 
@@ -89,7 +91,9 @@ def independent_states() -> frozenset[str]:
 def one_guided() -> Policy:
     """The advised one (SIGNAL 7): 2 rows, and equality on one guided hidden variant."""
     sparse = cut_name(SPARSE)
-    return Policy(name=f"{sparse} + 1 guided", visible=sparse, hidden=(_guided_names()[0],))
+    return Policy(
+        name=f"{SPARSE} + 1 variant, guided", visible=sparse, hidden=(_guided_names()[0],)
+    )
 
 
 def open_states(
