@@ -33,7 +33,7 @@ class QuestionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     equal_under: tuple[str, ...] = ()
     """Every rule that calls the two results equal, where the rules were compared."""
     official_correct: bool | None = None
-    """None = unscored: the gold itself cannot be run to its end."""
+    """None = unscored: the gold cannot be run to its end, or the server failed the episode."""
     strict_correct: bool | None = None
     hidden: str = ""
     """`hidden@1`: `equal` where the official rule, EX's own, says so on the database and on every

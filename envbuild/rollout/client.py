@@ -105,7 +105,7 @@ class CompletionsClient:
                 raise ServerUnreachableError(
                     f"--base-url {self.base_url!r} is no http:// or https:// URL: {e}"
                 ) from e
-            except httpx.TransportError as e:
+            except httpx.RequestError as e:  # broken off, too slow, or not to be decoded
                 last = f"{type(e).__name__}: {e}".rstrip(": ")
             else:
                 self._answered = True

@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -355,6 +357,25 @@ def test_a_callable_may_take_the_token_limits(manifest: Path) -> None:
     exact = envbuild.Agent(limited, tokenizer=ByteTokenizer()).run("How many?", database)
     assert [len(turn.completion) for turn in exact.turns[:2]] == [2048, 2048]
     assert envbuild.Agent(optional).run("How many?", database).ended_by is EndedBy.NO_ANSWER
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"])
+def test_an_answer_that_cannot_be_read_is_the_servers_failure(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+
+    class Torn(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1_000_000)
+            self.request.sendall(answer and answer + b"Content-Length: 4\r\n\r\nnope")
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Torn) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        found = roll(manifest, tmp_path, base_url, "--episodes", "1", exits=1)
+        server.shutdown()
+    assert found["ended_by"] == {"server_error": ROWS}
 
 
 class LongServer(PolicyServer):
