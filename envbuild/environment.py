@@ -82,8 +82,8 @@ class Environment:
     ) -> None:
         """`tokenizer` counts the tokens of text episodes (a Hugging Face one: `HubTokenizer`).
 
-        Without one they are estimated at four characters a token; a completion past its limit is
-        cut in either case.
+        Without one they are estimated at four characters a token: that ends an episode, and cuts
+        only what no tokenizer could fit.
         """
         self.manifest = manifest
         self.settings = settings

@@ -4,7 +4,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from envbuild.episode.chat import Tokenizer, cut_at_stop, render_observation
-from envbuild.episode.counting import CallCounter, IdCounter, TokenCounter, estimate_tokens
+from envbuild.episode.counting import (
+    MOST_CHARACTERS_A_TOKEN,
+    CallCounter,
+    IdCounter,
+    TokenCounter,
+    estimate_tokens,
+)
 from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.render import storable
 from envbuild.episode.running import RunningEpisode
@@ -18,7 +24,8 @@ class TextEpisode(RunningEpisode):
     The limits on tokens hold as in a token episode: a completion past its request's
     `max_new_tokens` is cut there, and the turn marked `truncated`. Tokens are those that the server
     reports to `feed`; without its figures `tokenizer` or `count_tokens` counts them; without these
-    they are estimated at four characters a token, so that an episode is bounded in any case.
+    they are estimated at four characters a token: that bounds an episode in any case, and cuts only
+    what no tokenizer could fit (16 characters a token).
     """
 
     def __init__(
@@ -108,6 +115,9 @@ class TextEpisode(RunningEpisode):
             )
             return _Sampled(kept, most, cut=True)
         tokens = counter.count(text)
+        if not self._counted:
+            kept = text[: most * MOST_CHARACTERS_A_TOKEN]
+            return _Sampled(kept, min(tokens, most), cut=len(kept) < len(text))
         if tokens >= most:
             return _Sampled(counter.cut(text, most) if tokens > most else text, most, cut=True)
         closed = stop == self.chat.message_end

@@ -58,7 +58,7 @@ class Agent:
         A `generate` with a second argument that must be given, or is called `max_new_tokens`, gets
         each prompt's token limit there; of one that is an engine too, `complete_all` is called.
         Completions past their limit are cut: counted by `tokenizer`, unless the engine counts them
-        itself, else estimated at four characters a token (`TextEpisode`).
+        itself; without either an estimate bounds the episode (`TextEpisode`).
         """
         self.generate = generate
         self.tokenizer = tokenizer

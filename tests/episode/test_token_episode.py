@@ -74,16 +74,21 @@ def test_the_servers_count_past_the_limit_cuts_too(shop: Path) -> None:
         assert [c.tool for c in turn.calls] == ["list_tables"] and len(turn.completion) == 2048
 
 
-def test_an_estimate_bounds_what_nobody_counts(shop: Path) -> None:
+def test_an_estimate_bounds_what_nobody_counts_and_cuts_no_honest_text(shop: Path) -> None:
+    """A long thought has more than four characters a token: the call behind it must survive."""
     episode = start(shop)
-    episode.feed(LIST + " " * 20_000 + submit(COUNT))
+    episode.feed("<think>" + "considering " * 1_000 + "</think>" + LIST)
     (turn,) = episode.machine.turns
-    assert (len(turn.completion), turn.completion_tokens, turn.truncated) == (8192, 2048, True)
+    assert ([c.tool for c in turn.calls], turn.completion_tokens) == (["list_tables"], 2048)
+    assert not turn.truncated
+    episode.feed(LIST + " " * 40_000 + submit(COUNT))
+    cut = episode.machine.turns[1]
+    assert (len(cut.completion), cut.completion_tokens, cut.truncated) == (32_768, 2048, True)
     while episode.next_request() is not None:
         episode.feed("x" * 240_000)
     done = episode.record()
     assert done.ended_by == "token_budget"
-    assert len(episode.context) - len(episode.prompt) <= 4 * 12_288
+    assert len(episode.context) - len(episode.prompt) <= 16 * 12_288
 
 
 def test_mask_and_logprobs_are_aligned(shop: Path) -> None:
