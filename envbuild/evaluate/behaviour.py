@@ -17,22 +17,31 @@ LAST_WORKING = "last_working_query"
 
 
 def describe_behaviour(
-    episodes: Sequence[Episode], opened_all: Iterable[bool | None] = ()
+    episodes: Sequence[Episode],
+    opened_all: Iterable[bool | None] = (),
+    outcomes: Sequence[str] | None = None,
 ) -> Behaviour:
     """Rates and means over episodes; shares of nothing are 0.
 
     Episodes that their server failed are in `ended_by` alone: what they came to is nobody's doing.
     `opened_all`: per episode whether it opened every gold table (`exploration.opened_all`).
+    `outcomes`: per episode the `Outcome` of its answer, empty without one: an episode runs no
+    answer of its own, whoever judged it did.
     """
+    answers = [
+        outcome
+        for episode, outcome in zip(episodes, outcomes or [""] * len(episodes), strict=True)
+        if outcome and not fell_back(episode)  # that query is among the calls already
+    ]
     ended_by = dict(sorted(Counter(e.ended_by.value for e in episodes).items()))
     episodes = [e for e in episodes if e.ended_by is not EndedBy.SERVER_ERROR]
     calls = [call for episode in episodes for call in iter_calls(episode)]
-    queries = [call for call in calls if call.sql and call.outcome]
+    queries = [call.outcome for call in calls if call.sql and call.outcome]
     known = [value for value in opened_all if value is not None]
     return Behaviour(
         episodes=len(episodes),
         submit_rate=_share(e.ended_by is EndedBy.SUBMIT_SQL for e in episodes),
-        executable_sql=_share(call.outcome in RAN for call in queries),
+        executable_sql=_share(outcome in RAN for outcome in (*queries, *answers)),
         mean_turns=_mean(len(e.turns) for e in episodes),
         mean_tool_calls=_mean(sum(1 for _ in iter_calls(e)) for e in episodes),
         truncated=_share(any(turn.truncated for turn in e.turns) for e in episodes),

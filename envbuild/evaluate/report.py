@@ -40,7 +40,13 @@ def evaluate_answers(
         scores=(score_all(verdicts), *(score for _, score in iter_groups(verdicts))),
         reasons=dict(sorted(Counter(v.official for v in verdicts).items())),
         behaviour=(
-            describe_behaviour(episodes, [one.opened_all for one in judged]) if episodes else None
+            describe_behaviour(
+                episodes,
+                [one.opened_all for one in judged],
+                [one.verdict.outcome for one in judged],
+            )
+            if episodes
+            else None
         ),
         literals=summarize_ledger(literals) if literals else {},
         rules=rules or {},

@@ -88,7 +88,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     submit_rate: float
     """Share that ended by submit_sql."""
     executable_sql: float
-    """Share of run_query and submitted SQL that executes."""
+    """Share of run_query SQL and of answers, submitted or of the final turn, that executes."""
     mean_turns: float
     mean_tool_calls: float
     truncated: float

@@ -69,6 +69,40 @@ def test_hacker_is_wrong_and_told_why(manifest: Path, tmp_path: Path) -> None:
     assert all(verdict.reason for verdict in run.verdicts)
 
 
+def test_answers_that_no_call_ran_count_among_sql_that_executes(
+    manifest: Path, tmp_path: Path
+) -> None:
+    env, folder = Environment.open(str(manifest)), tmp_path / "untried"
+    submit = json.dumps({"tool": "submit_sql", "args": {"sql": "SELECT 1"}})
+    broken = submit.replace("SELECT 1", "SELECT nothing_such")
+    look = json.dumps({"tool": "run_query", "args": {"sql": "SELECT 2"}})
+    idle = ["I think."] * 6
+    told = [
+        [submit],
+        [broken],
+        [*idle, "```sql\nSELECT 3\n```"],
+        [look, *idle[1:], "no SQL"],
+    ]
+    row = env.manifest.rows[0]
+    with EpisodeJournal(folder, configuration={"manifest": str(manifest)}) as journal:
+        for candidate, completions in enumerate(told):
+            episode = env.new_episode(row, candidate=candidate)
+            for completion in completions:
+                episode.feed(completion)
+            episode.close()
+            journal.add(episode.record())
+        journal.seal()
+    run = evaluate_episodes(folder)
+    assert [episode.answer_source for episode in run.episodes] == [
+        "submit_sql",
+        "submit_sql",
+        "final_turn",
+        "last_working_query",
+    ]
+    assert run.evaluation.behaviour is not None
+    assert run.evaluation.behaviour.executable_sql == 0.75  # the fallback's query counts once
+
+
 def test_commands_from_files_to_page(manifest: Path, tmp_path: Path) -> None:
     good = play_all(manifest, tmp_path / "good", "oracle")
     bad = play_all(manifest, tmp_path / "bad", "lazy")
