@@ -114,7 +114,8 @@ def print_findings(report: CorpusReport) -> None:
     say(f"Findings in {report.corpus}")
     say(f"  {'severity':<9}{'code':<29}{'findings':>9}{'cases':>9}{'databases':>11}")
     for found in report.findings:
-        counts = f"{found.findings:>9}{found.count:>9}{found.databases:>11}"
+        databases = found.databases or "all"  # a finding of the corpus names none
+        counts = f"{found.findings:>9}{found.count:>9}{databases:>11}"
         say(f"  {found.severity.value:<9}{found.code:<29}{counts}")
         if found.code == "few_rows":
             continue  # its reasons stand above, under the distribution

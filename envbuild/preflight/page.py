@@ -191,7 +191,7 @@ def _findings_section(report: Report) -> str:
                 f"<b>{escape(f.code)}</b><br>{escape(f.meaning)}{_examples(f)}",
                 f"{f.findings:,}",
                 f"{f.count:,}",
-                f"{f.databases:,}",
+                f"{f.databases:,}" if f.databases else "all",
             ]
             for f in corpus.findings
         ]
