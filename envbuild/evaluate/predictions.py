@@ -73,6 +73,11 @@ def questions_in_place(offered: Iterable[Question | Reject]) -> list[Question]:
     ]
 
 
+def quote_some(ids: Sequence[str]) -> str:
+    """The first ids in quotes, and how many more there are."""
+    return ", ".join(map(repr, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+
+
 def _json_object(text: str) -> dict[str, Any] | None:
     """The whole text as one `{key: SQL}` object; None where it is a line of JSON lines.
 
@@ -129,7 +134,10 @@ def _tell_keys(
 
     ids, positions = fits(by_id), fits(by_position)
     if not ids and not positions:
-        raise SourceError("no key of this file is an id or a position of these questions")
+        raise SourceError(
+            "no key of this file is an id or a position of these questions: the file has "
+            f"{quote_some(list(split))}, the questions have {quote_some(list(by_id))}"
+        )
     if ids == positions:
         raise SourceError(
             "these keys fit equally well as question ids and as positions: "

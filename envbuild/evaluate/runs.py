@@ -13,7 +13,7 @@ from envbuild.episode.views import ViewCache
 from envbuild.errors import CorpusFolderError, SourceError, UsageError
 from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
-from envbuild.evaluate.predictions import questions_in_place, read_predictions
+from envbuild.evaluate.predictions import questions_in_place, quote_some, read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import BEGUN, INDEX, JOURNAL, iter_episodes, read_configuration
 from envbuild.manifest.read import Manifest, open_manifest
@@ -79,7 +79,8 @@ def evaluate_predictions(
 ) -> EvaluationRun:
     """EX of a predictions file over a benchmark's folder, under the benchmark's own rule.
 
-    Raises UnknownNameError for another benchmark, SourceError where the file does not belong.
+    Raises UnknownNameError for another benchmark, SourceError where the file does not belong, and
+    where none of its predictions is for one of the questions.
     """
     rule = load_benchmark(benchmark)
     read = read_source(source)
@@ -89,6 +90,12 @@ def evaluate_predictions(
     if not questions:
         raise SourceError(f"{source} holds no questions: {read.said}")
     found = read_predictions(predictions, questions_in_place(offered), keys=keys)
+    if found.unknown and not found.sql:
+        own = quote_some([q.question_id for q in questions])
+        raise SourceError(
+            f"no prediction of {predictions} is for a question of {source}: the file has "
+            f"{quote_some(found.unknown)}, the questions have {own}"
+        )
     files = {
         d.db_id: Path(d.sqlite_file)
         for d in read.databases()

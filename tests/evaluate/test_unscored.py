@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
+from envbuild.errors import SourceError
 from envbuild.evaluate.compare import compare_all, read_sides
 from envbuild.evaluate.runs import evaluate_predictions
 from envbuild.io.parquet import read_records
@@ -66,3 +67,17 @@ def test_a_record_without_gold_keeps_the_others_at_their_places(
     run = evaluate_predictions(benchmark, predictions, benchmark="spider")
     assert [v.official for v in run.verdicts] == ["gold_error", "equal"]
     assert run.warnings == ["1 records of the source are no questions: no_gold_sql 1"]
+
+
+def test_a_file_of_which_nothing_fits_is_refused_with_the_ids_of_both(
+    benchmark: Path, tmp_path: Path
+) -> None:
+    predictions = tmp_path / "system.jsonl"
+    lines = [json.dumps({"id": f"x{n}", "sql": "SELECT 1"}) for n in range(5)]
+    predictions.write_text("\n".join(lines))
+    said = "the file has 'x0', 'x1', 'x2' and 2 more, the questions have '0', '1', '2'"
+    with pytest.raises(SourceError, match=said):
+        evaluate_predictions(benchmark, predictions, benchmark="spider")
+    predictions.write_text("\n".join([*lines, '{"id": "0", "sql": "SELECT name FROM pet"}']))
+    run = evaluate_predictions(benchmark, predictions, benchmark="spider")
+    assert "5 predictions match no question, such as 'x0'" in run.warnings
