@@ -168,9 +168,12 @@ def _published_lines(axis: RowAxis, published: Sequence[PublishedMedian]) -> lis
         x = axis.x((median.low + median.high) / 2)
         y = TOP - 30 + 13 * (row % 2)
         label = f"{escape(median.corpus)} published: {median.render()}"
+        # on the left of its line where it would run out of the picture on the right
+        side, anchor = (-5, "end") if x > 0.8 * WIDTH else (5, "start")
         lines.append(
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 5}" y2="{BASE}" class="published"/>'
-            f'<text x="{x + 5:.1f}" y="{y + 4}" class="published">{label}</text>'
+            f'<text x="{x + side:.1f}" y="{y + 4}" text-anchor="{anchor}" class="published">'
+            f"{label}</text>"
         )
     return lines
 
