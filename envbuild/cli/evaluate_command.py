@@ -32,8 +32,12 @@ def evaluate(
         typer.Option("--predictions", help="BIRD JSON, one SQL a line, or JSON lines."),
     ] = None,
     benchmark: Annotated[
-        str, typer.Option("--benchmark", help="bird, spider or spider-testsuite.")
-    ] = "bird",
+        str | None,
+        typer.Option(
+            "--benchmark",
+            help="bird, spider or spider-testsuite; default: that of the folder's layout.",
+        ),
+    ] = None,
     keys: Annotated[str, typer.Option("--keys", help="BIRD files: auto, id or position.")] = "auto",
     manifest: Annotated[
         Path | None,

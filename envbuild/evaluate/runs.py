@@ -12,7 +12,7 @@ from envbuild.engine.seeds import shuffled
 from envbuild.episode.views import ViewCache
 from envbuild.errors import CorpusFolderError, SourceError, UsageError
 from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
-from envbuild.evaluate.predicted import judge_predictions, load_benchmark
+from envbuild.evaluate.predicted import BENCHMARKS, judge_predictions, load_benchmark
 from envbuild.evaluate.predictions import questions_in_place, quote_some, read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import BEGUN, INDEX, JOURNAL, iter_episodes, read_configuration
@@ -72,18 +72,19 @@ def evaluate_predictions(
     source: Path,
     predictions: Path,
     *,
-    benchmark: str,
+    benchmark: str | None,
     keys: str = "auto",
     rows: int | None = None,
     seed: int = 0,
 ) -> EvaluationRun:
     """EX of a predictions file over a benchmark's folder, under the benchmark's own rule.
 
+    `benchmark` None is the folder's own: Spider's of a Spider folder, BIRD's of any other.
     Raises UnknownNameError for another benchmark, SourceError where the file does not belong, and
     where none of its predictions is for one of the questions.
     """
-    rule = load_benchmark(benchmark)
     read = read_source(source)
+    rule = load_benchmark(benchmark or (read.kind if read.kind in BENCHMARKS else "bird"))
     offered = list(read.questions())
     questions = [q for q in offered if isinstance(q, Question)]
     refused = Counter(q.reason for q in offered if isinstance(q, Reject))
@@ -114,6 +115,8 @@ def evaluate_predictions(
     )
     asked = len({q.question_id for q in here})
     said = f"{read.said}; {found.said}"
+    if benchmark is None:
+        said += f"; judged as {rule.name}, for want of --benchmark"
     if len(chosen) < asked:
         said += f"; {len(chosen)} of {asked} questions drawn"
     return EvaluationRun(

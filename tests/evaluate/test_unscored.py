@@ -81,3 +81,20 @@ def test_a_file_of_which_nothing_fits_is_refused_with_the_ids_of_both(
     predictions.write_text("\n".join([*lines, '{"id": "0", "sql": "SELECT name FROM pet"}']))
     run = evaluate_predictions(benchmark, predictions, benchmark="spider")
     assert "5 predictions match no question, such as 'x0'" in run.warnings
+
+
+def test_a_spider_folder_is_judged_by_spiders_rule_unless_another_is_named(
+    benchmark: Path, tmp_path: Path
+) -> None:
+    predictions = tmp_path / "system.sql"
+    predictions.write_text("\n".join(ANSWERS) + "\n")
+    own = evaluate_predictions(benchmark, predictions, benchmark=None).evaluation
+    assert own.official_name == "testsuite@1 without DISTINCT"
+    assert "judged as spider" in own.said
+    named = evaluate_predictions(benchmark, predictions, benchmark="bird").evaluation
+    assert named.official_name == "official@1"
+    assert "judged as" not in named.said
+    (benchmark / "database").rename(benchmark / "dev_databases")
+    as_bird = evaluate_predictions(benchmark, predictions, benchmark=None).evaluation
+    assert as_bird.official_name == "official@1"
+    assert "judged as bird" in as_bird.said
