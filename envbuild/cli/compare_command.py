@@ -38,17 +38,20 @@ def compare(
         return
     from envbuild.cli.tables import print_table
 
+    (judged,) = read[0].rules  # one: sides of several are refused
+    score = "EX" if rule == "official" else judged
+    family = f"{len(found)} comparison{'s' if len(found) > 1 else ''} in this family"
     for c in found:
         print_table(
             ("", "value"),
             [
                 ("questions both scored (left out)", f"{c.questions} ({c.left_out})"),
-                (f"EX of {c.first}", f"{c.first_score:.3f}"),
-                (f"EX of {c.second}", f"{c.second_score:.3f}"),
+                (f"{score} of {c.first}", f"{c.first_score:.3f}"),
+                (f"{score} of {c.second}", f"{c.second_score:.3f}"),
                 ("delta", f"{c.delta:+.3f}"),
                 ("only the first / only the second right", f"{c.only_first} / {c.only_second}"),
-                (f"p ({c.test})", f"{c.p:.4f}"),
-                ("p after Holm / Benjamini-Hochberg", f"{c.holm:.4f} / {c.benjamini_hochberg:.4f}"),
+                (f"p ({c.test})", _p(c.p)),
+                ("p after Holm / Benjamini-Hochberg", f"{_p(c.holm)} / {_p(c.benjamini_hochberg)}"),
                 ("bootstrap 95 % of delta, questions", f"{c.low:+.3f} to {c.high:+.3f}"),
                 (
                     "bootstrap 95 % of delta, databases",
@@ -56,7 +59,7 @@ def compare(
                 ),
                 ("smallest delta found with power 0.8", f"{c.detectable:.3f}"),
             ],
-            title=f"{c.first} against {c.second} ({len(found)} comparison(s) in this family)",
+            title=f"{c.first} against {c.second} by {judged} ({family})",
             right=(1,),
         )
     for name, floor in noise.items():
@@ -64,3 +67,7 @@ def compare(
             f"{name}: {floor.runs} runs flip {floor.flipped:.1%} of {floor.questions} questions; "
             f"a delta below {floor.difference:.3f} is within test-retest noise"
         )
+
+
+def _p(value: float) -> str:
+    return "<0.0001" if value < 0.00005 else f"{value:.4f}"

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from envbuild.cli.app import app
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.evaluate.compare import VERDICTS_FILE, compare_all, read_side, read_sides, side_noise
 from envbuild.io.parquet import arrow_schema, write_records
@@ -123,3 +125,19 @@ def test_hidden_verdicts_are_compared_where_both_sides_have_them(tmp_path: Path)
     plain = write_evaluation(tmp_path / "plain", right)
     with pytest.raises(UsageError, match="plain carries no hidden@1 verdict"):
         read_sides([first, plain], rule="hidden")
+
+
+def test_the_command_names_its_rule_and_no_p_is_zero(tmp_path: Path) -> None:
+    right: dict[str, bool | None] = {str(n): True for n in range(40)}
+    wrong: dict[str, bool | None] = dict.fromkeys(right, False)
+    equal = dict.fromkeys(right, "equal")
+    first = write_evaluation(tmp_path / "first", right, hidden=dict.fromkeys(right, "different"))
+    second = write_evaluation(tmp_path / "second", wrong, hidden=equal)
+    plain = CliRunner().invoke(app, ["compare", first, second]).stdout
+    assert "first against second by official@1 (1 comparison in this family)" in plain
+    assert "EX of first" in plain
+    assert plain.count("<0.0001") == 3
+    hidden = CliRunner().invoke(app, ["compare", first, second, first, "--rule", "hidden"]).stdout
+    assert "by hidden@1 (3 comparisons in this family)" in hidden
+    assert "hidden@1 of second" in hidden
+    assert "EX of" not in hidden
