@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from envbuild.engine.seeds import derive_seed
+from envbuild.engine.seeds import completion_seed
 from envbuild.errors import OperatorError, UnknownNameError
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import Completion, Sampling
@@ -163,7 +163,7 @@ class CompletionsClient:
 
 def sampling_seed(seed: int, request: TextRequest) -> int:
     """The seed of one completion: its own for every episode and turn of a run."""
-    return derive_seed(seed, request.episode_id, f"completion/{request.turn}")
+    return completion_seed(seed, request.episode_id, request.turn)
 
 
 def _completion(response: httpx.Response) -> Completion:

@@ -1,9 +1,14 @@
 """A completions server over real HTTP whose models are the scripted policies, for tests and demos.
 
-It knows a manifest, gold included, and finds a prompt's row by its question: a stand-in for vLLM
-where the plumbing is what is tried. It keeps no state: a turn's completion hangs on the prompt.
+    python -m envbuild.testing.server MANIFEST [--port 8765]
+
+prints its URL and its models and serves until Ctrl-C: `envbuild rollout` and `ask` run against it
+without a GPU. It knows a manifest, gold included, and finds a prompt's row by its question: a
+stand-in for vLLM where the plumbing is what is tried. It keeps no state: a turn's completion hangs
+on the prompt, and on the candidate, which a rollout's sampling seed tells.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -13,7 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from envbuild.engine.seeds import candidate_of
 from envbuild.episode.running import QWEN
+from envbuild.errors import OperatorError, OutputError
 from envbuild.manifest.read import open_manifest
 from envbuild.records.episode import TextRequest
 from envbuild.records.manifest import ManifestRow
@@ -74,7 +81,8 @@ class PolicyServer:
         if status != 200:
             return status, {"error": {"message": f"as asked: {status}"}}
         if payload.get("model") not in POLICIES:
-            return 404, {"error": {"message": f"no model {payload.get('model')!r}"}}
+            known = f"no model {payload.get('model')!r}; known: {', '.join(POLICIES)}"
+            return 404, {"error": {"message": known}}
         prompt, limit = payload["prompt"], payload["max_tokens"]
         tokens = -(-len(prompt) // CHARACTERS_A_TOKEN)
         if self.window is not None and tokens + limit > self.window:
@@ -84,7 +92,7 @@ class PolicyServer:
                 "completion)."
             )
             return 400, {"error": {"message": message}}
-        text = self._complete(payload["model"], prompt)
+        text = self._complete(payload["model"], prompt, candidate_of(payload.get("seed") or 0))
         room = limit * CHARACTERS_A_TOKEN
         choice = {
             "text": text[:room],
@@ -94,13 +102,13 @@ class PolicyServer:
         usage = {"prompt_tokens": tokens, "completion_tokens": spent}
         return 200, {"choices": [choice], "usage": usage}
 
-    def _complete(self, model: str, prompt: str) -> str:
+    def _complete(self, model: str, prompt: str, candidate: int) -> str:
         row = self._row(prompt)
         if row is None:
             return "I know no such question."
         opening = f"{QWEN.message_start}{QWEN.assistant_role}"
         before = prompt.count(opening) - 1
-        policy = make_policy(model, row)
+        policy = make_policy(model, row, candidate=candidate)
         last = prompt.rsplit(QWEN.message_start + QWEN.user_role, 1)[-1]
         kind = "tool" if before == 0 or _TURNS_LEFT.search(last) else "final"
         text = ""
@@ -149,4 +157,40 @@ class _QuietServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def main(arguments: list[str] | None = None) -> int:
+    """Serves a manifest until Ctrl-C; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m envbuild.testing.server",
+        description="A completions server whose models are scripted policies; no GPU needed.",
+    )
+    parser.add_argument("manifest", type=Path, help="a manifest folder")
+    parser.add_argument("--port", type=int, default=8765, help="0: any free port; default 8765")
+    given = parser.parse_args(arguments)
+    try:
+        server = _listening(given.manifest, given.port)
+    except OperatorError as e:
+        sys.stderr.write(f"{parser.prog}: {e}\n")
+        return 2
+    with server as base_url:
+        sys.stdout.write(f"--base-url {base_url}\n--model {' | '.join(POLICIES)}\n")
+        sys.stdout.flush()
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            sys.stderr.write("stopped\n")
+    return 0
+
+
+def _listening(manifest: Path, port: int) -> PolicyServer:
+    """Raises OutputError for a port that cannot be had, CorpusFolderError without a manifest."""
+    try:
+        return PolicyServer(manifest, port=port)
+    except (OSError, OverflowError) as e:
+        raise OutputError(f"cannot listen on port {port}: {e}; --port 0 takes a free one") from e
+
+
 _TURNS_LEFT = re.compile(r"\[\d+ tool turns? left")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -168,7 +168,7 @@ def test_a_server_without_the_dialect_stops_the_rollout(manifest: Path, tmp_path
 class Bracketed(PolicyServer):
     """Its model answers with text that a terminal table would take for styles."""
 
-    def _complete(self, model: str, prompt: str) -> str:
+    def _complete(self, model: str, prompt: str, candidate: int) -> str:
         return call(
             "submit_sql", sql="SELECT '[/b] [red]it' AS \"[bold]\", char(27) || '[31m' AS b"
         )

@@ -438,3 +438,33 @@ def test_what_is_no_url_is_said_at_once(manifest: Path, tmp_path: Path, url: str
     assert isinstance(found.exception, OperatorError)
     assert "URL" in str(found.exception)
     assert time.monotonic() - started < 8, "nothing is retried"
+
+
+def test_a_group_of_scripted_episodes_is_no_row_of_copies(manifest: Path, tmp_path: Path) -> None:
+    with PolicyServer(manifest) as base_url:
+        for model in ("hacker", "noisy"):
+            more = ("--episodes", "8", "--seed", "3")
+            roll(manifest, tmp_path / model, base_url, *more, model=model)
+    hacked, noisy = (
+        [tuple(turn.completion for turn in e.turns) for e in iter_episodes(tmp_path / model)]
+        for model in ("hacker", "noisy")
+    )
+    assert len(hacked) == len(noisy) == 8 * ROWS
+    for group in range(0, len(hacked), 8):  # sorted by episode id
+        assert len(set(hacked[group : group + 8])) == 8
+        assert len(set(noisy[group : group + 8])) == 8
+
+
+def test_the_scripted_server_is_a_command(manifest: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "envbuild.testing.server", str(manifest), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+        assert p.stdout is not None
+        base_url = p.stdout.readline().split()[1]
+        assert "oracle" in p.stdout.readline()
+        roll(manifest, tmp_path, base_url, "--episodes", "1")
+        with pytest.raises(OperatorError, match="known: oracle, lazy"):
+            roll(manifest, tmp_path / "b", base_url, model="nobody")
+        p.send_signal(signal.SIGINT)
+        assert p.wait(10) == 0
+    gone = subprocess.run([*command[:3], str(tmp_path / "no")], capture_output=True, text=True)
+    assert gone.returncode == 2 and "no manifest" in gone.stderr
