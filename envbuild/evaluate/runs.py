@@ -27,6 +27,11 @@ from envbuild.sql.verdicts import VERDICTS
 
 WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"
 
+DEPENDENT = (
+    "; intervals take all episodes for independent questions: those of one row are not, so the "
+    "intervals are too narrow (compare takes the question as the unit)"
+)
+
 
 class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation with all that its page and files are made of."""
@@ -55,7 +60,8 @@ def evaluate_episodes(
     evaluation = evaluate_answers(
         verdicts,
         name=folder.resolve().name,
-        said=f"{len(kept)} episodes of {len(chosen)} rows{_sampled(rows, episodes, chosen)}",
+        said=f"{len(kept)} episodes of {len(chosen)} rows{_sampled(rows, episodes, chosen)}"
+        + (DEPENDENT if len(kept) > len(chosen) else ""),
         episodes=kept,
         judged=judged,
     )

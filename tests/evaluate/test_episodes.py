@@ -50,6 +50,7 @@ def test_oracle_is_right_and_opens_what_it_needs(manifest: Path, tmp_path: Path)
     first = run.evaluation.scores[0]
     assert first.official.value == first.strict.value == 1.0
     assert first.unscored == 0
+    assert "intervals" not in run.evaluation.said
     assert run.evaluation.behaviour is not None
     assert run.evaluation.behaviour.submit_rate == 1.0
     assert run.evaluation.behaviour.opened_all_gold_tables == 1.0
@@ -100,6 +101,7 @@ def test_answers_that_no_call_ran_count_among_sql_that_executes(
         "last_working_query",
     ]
     assert run.evaluation.behaviour is not None
+    assert run.evaluation.said.startswith("4 episodes of 1 rows; intervals take all episodes")
     assert run.evaluation.behaviour.executable_sql == 0.75  # the fallback's query counts once
 
 
