@@ -127,6 +127,15 @@ def _print(evaluation: "Evaluation") -> None:
             [(k, v, f"{v / scored:.1%}" if scored else "-") for k, v in evaluation.rules.items()],
             right=(1, 2),
         )
+        print_table(
+            ("rule", *(f"not {name.partition('@')[0]}" for name in evaluation.rules)),
+            [
+                (one.partition("@")[0], *(others.get(other, "-") for other in evaluation.rules))
+                for one, others in evaluation.disagreements.items()
+            ],
+            title="Answers that the row's rule calls equal and the column's does not:",
+            right=range(1, 1 + len(evaluation.rules)),
+        )
     if (acted := evaluation.behaviour) is not None:
         opened = acted.opened_all_gold_tables
         print_table(

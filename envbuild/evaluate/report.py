@@ -50,7 +50,21 @@ def evaluate_answers(
         ),
         literals=summarize_ledger(literals) if literals else {},
         rules=rules or {},
+        disagreements=count_disagreements(verdicts, rules or {}),
     )
+
+
+def count_disagreements(
+    verdicts: Sequence[QuestionVerdict], rules: Iterable[str]
+) -> dict[str, dict[str, int]]:
+    """Rule -> each other rule -> answers that are equal under the first and not under the other."""
+    sets = [set(verdict.equal_under) for verdict in verdicts]
+    return {
+        one: {
+            other: sum(one in s and other not in s for s in sets) for other in rules if other != one
+        }
+        for one in rules
+    }
 
 
 def iter_groups(verdicts: Sequence[QuestionVerdict]) -> Iterator[tuple[str, Score]]:

@@ -152,6 +152,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     ladder: tuple[Rung, ...] = ()
     rules: dict[str, int] = {}
     """Verdict rule -> answers it calls equal, over what is scored."""
+    disagreements: dict[str, dict[str, int]] = {}
+    """Verdict rule -> another rule -> answers that the first calls equal and the other does not."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,6 +45,16 @@ def test_the_rules_are_nested_as_they_must_be(run: EvaluationRun) -> None:
         assert "bag@1" not in under or "official@1" in under
 
 
+def test_the_matrix_counts_answers_of_one_rule_that_another_refuses(run: EvaluationRun) -> None:
+    rules, apart = run.evaluation.rules, run.evaluation.disagreements
+    assert rules["official@1"] == 498
+    assert apart["official@1"] == {"bag@1": 8, "ordered@1": 9, "strict@1": 28, "testsuite@1": 9}
+    assert apart["testsuite@1"]["strict@1"] == 35
+    for one, others in apart.items():
+        for other, count in others.items():
+            assert rules[one] - count == rules[other] - apart[other][one]  # equal under both
+
+
 def test_the_quick_look_at_all_rules_says_what_each_rule_says(run: EvaluationRun) -> None:
     source = read_source(shared_data("spider"))
     files = {d.db_id: d.sqlite_file for d in source.databases() if isinstance(d, DatabaseRecord)}
@@ -69,6 +79,16 @@ def test_the_page_holds_its_data_whatever_the_strings(run: EvaluationRun) -> Non
     assert "@DOCUMENT@" not in page
     assert page.count("</script>") == 2
     assert "</script>" not in embed_json({"sql": "</script><script>alert(1)</script>"})
+
+
+def test_the_command_shows_the_matrix_at_80_columns() -> None:
+    predictions = str(shared_data("predictions", "spider_dev_supersql.jsonl"))
+    arguments = ["evaluate", "--predictions", predictions, str(shared_data("spider")), "--all"]
+    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "rule not official not bag not ordered not strict not testsuite" in lines
+    assert "official - 8 9 28 9" in lines
+    assert max(map(len, shown.splitlines()[1:])) <= 80  # the first says what was read
 
 
 def test_the_command_says_what_it_read() -> None:
