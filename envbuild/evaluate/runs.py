@@ -28,8 +28,8 @@ from envbuild.sql.verdicts import VERDICTS
 WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"
 
 DEPENDENT = (
-    "; intervals take all episodes for independent questions: those of one row are not, so the "
-    "intervals are too narrow (compare takes the question as the unit)"
+    "; intervals take all episodes for independent questions: several episodes or phrasings of one "
+    "question are not, so the intervals are too narrow (compare takes the question as the unit)"
 )
 
 
@@ -61,7 +61,7 @@ def evaluate_episodes(
         verdicts,
         name=folder.resolve().name,
         said=f"{len(kept)} episodes of {len(chosen)} rows{_sampled(rows, episodes, chosen)}"
-        + (DEPENDENT if len(kept) > len(chosen) else ""),
+        + (DEPENDENT if len(kept) > len({_question(one) for one in judged}) else ""),
         episodes=kept,
         judged=judged,
     )
