@@ -63,6 +63,7 @@ def test_a_stopped_command_ends_with_130_and_goes_on_later(source: Path, tmp_pat
     _, errors = stopped.communicate(timeout=60)
     assert stopped.returncode == 130
     assert "Traceback" not in errors
+    assert errors.splitlines()[-1] == "envbuild: interrupted: run the same command again to go on"
     assert not list(out.rglob("corpus.json"))
     again = start(*arguments)
     again.communicate(timeout=60)
@@ -83,3 +84,20 @@ def test_our_own_fault_is_a_traceback_and_70(
     assert (ended.value.code, shown.out) == (70, "")
     assert "ZeroDivisionError: ours" in shown.err
     assert "our bug" in shown.err
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("synth", "sqale", "--databases", "1")])
+def test_an_output_that_cannot_be_written_is_a_sentence(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    where = ("--out", str(tmp_path / "out"), "--json") if len(arguments) > 1 else ()
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "envbuild", *arguments, *where],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert found.returncode == 2
+    assert found.stderr == "envbuild: cannot write the output: No space left on device\n"

@@ -1,16 +1,23 @@
 """The `envbuild` command: registers every command, turns errors into exit codes."""
 
+import errno
 import importlib
+import os
 import pkgutil
 import sys
+import traceback
+from typing import NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 import envbuild.cli
 from envbuild import __version__
-from envbuild.cli.options import BUG, INTERRUPTED, USAGE
+from envbuild.cli.options import BUG, FINDINGS, INTERRUPTED, USAGE
 from envbuild.errors import EnvbuildError, OperatorError
+
+RESUMED = frozenset(("amplify", "demo", "manifest", "materialize", "rollout", "run"))
+"""Commands that go on where an interrupted call of them stopped."""
 
 
 class WholeSentences(TyperGroup):
@@ -63,19 +70,49 @@ for _module in sorted(m.name for m in pkgutil.iter_modules(envbuild.cli.__path__
 def main() -> None:
     """Runs the command line and exits with the contract's codes."""
     try:
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # now, while a full disk can still be said in a sentence
+    except SystemExit as e:
+        if e.code == INTERRUPTED:  # typer ends an interrupted command without a word
+            _say_interrupted()
+        raise
     except OperatorError as e:
         typer.echo(f"envbuild: {e}", err=True)
         sys.exit(USAGE)
     except KeyboardInterrupt:
-        typer.echo("envbuild: stopped", err=True)
+        _say_interrupted()
         sys.exit(INTERRUPTED)
     except EnvbuildError as e:
         typer.echo(f"envbuild: {e}", err=True)
         sys.exit(USAGE)
+    except OSError as e:
+        if e.errno == errno.EPIPE:  # the reader has enough, as behind `| head`
+            _drop_stdout()
+            sys.exit(FINDINGS)
+        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            _end_as_bug()
+        _drop_stdout()
+        typer.echo(f"envbuild: cannot write the output: {e.strerror}", err=True)
+        sys.exit(USAGE)
     except Exception:  # noqa: BLE001 - the one place where our own bugs end
-        import traceback
+        _end_as_bug()
 
-        traceback.print_exc()
-        typer.echo("envbuild: this is our bug, please report it with the lines above", err=True)
-        sys.exit(BUG)
+
+def _say_interrupted() -> None:
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    more = ": run the same command again to go on" if command in RESUMED else ""
+    typer.echo(f"envbuild: interrupted{more}", err=True)
+
+
+def _drop_stdout() -> None:
+    """Sends what is still buffered nowhere, or Python would complain of it once more at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _end_as_bug() -> NoReturn:
+    traceback.print_exc()
+    typer.echo("envbuild: this is our bug, please report it with the lines above", err=True)
+    sys.exit(BUG)
