@@ -1,5 +1,7 @@
 """Corpus folders, and plain folders of SQLite files read as one."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,15 @@ def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "old" / "corpus.json").write_text('{"format": "envbuild.corpus/0"}')
     with pytest.raises(CorpusFolderError, match=r"reads 'envbuild\.corpus/1'"):
         open_corpora(tmp_path / "old")
+
+
+def test_one_sqlite_file_is_named_after_itself_and_another_file_refused(tmp_path: Path) -> None:
+    file = tmp_path / "shop.sqlite"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE singer (a)")
+    (corpus,) = open_corpora(file)
+    assert (corpus.name, [row.db_id for row in corpus.databases()]) == ("shop", ["shop"])
+    for name, content in (("README.md", b"# shop"), ("broken.sqlite", b"\0" * 5000)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(CorpusFolderError, match=f"{name} is no SQLite file: give a corpus"):
+            open_corpora(tmp_path / name)

@@ -32,6 +32,8 @@ __all__ = [
     "sqlite_files",
 ]
 
+SQLITE_MAGIC = b"SQLite format 3\0"
+"""How every SQLite file that holds anything begins (sqlite.org/fileformat2.html)."""
 NOT_MEASURED = -1
 """A count nobody has taken yet: databases of a plain folder have no catalogue."""
 
@@ -39,12 +41,14 @@ NOT_MEASURED = -1
 def open_corpora(path: Path) -> list["CorpusFolder"]:
     """The corpora at `path`, by name: one corpus, the folder above several, or SQLite files.
 
-    Raises CorpusFolderError where there is none, or where one was not finished.
+    One SQLite file is a corpus too, named after itself. Raises CorpusFolderError where there is
+    none, or where one was not finished.
     """
     path = Path(path)
     if not path.exists():
         raise CorpusFolderError(f"no folder {path}: give a corpus folder, or run materialize first")
     if path.is_file():
+        _refuse_other_files(path)
         return [CorpusFolder(path.parent, only=path)]
     if not path.is_dir():
         raise CorpusFolderError(f"{path} is neither a folder nor a SQLite file")
@@ -76,7 +80,7 @@ class CorpusFolder:
         self.root = Path(root)
         self.index: dict[str, Any] = {} if only else _read_index(self.root)
         """corpus.json; empty for a plain folder."""
-        self.name: str = self.index.get("name") or self.root.resolve().name
+        self.name: str = self.index.get("name") or (only.stem if only else self.root.resolve().name)
         self._only = only
         self._databases: list[DatabaseRow] | None = None
         self._files: dict[str, str] | None = None
@@ -194,4 +198,18 @@ def _refuse_unfinished(folder: Path) -> None:
     if (folder / PARTS_FOLDER).is_dir() and not (folder / INDEX_FILE).is_file():
         raise CorpusFolderError(
             f"{folder} is not finished: run the same materialize command again, it resumes"
+        )
+
+
+def _refuse_other_files(file: Path) -> None:
+    """By its content, not its ending: a SQLite file may be called anything."""
+    try:
+        with file.open("rb") as stream:
+            opening = stream.read(len(SQLITE_MAGIC))
+    except OSError as e:
+        raise CorpusFolderError(f"cannot read {file}: {e.strerror}") from e
+    if opening != SQLITE_MAGIC:
+        raise CorpusFolderError(
+            f"{file} is no SQLite file: give a corpus folder, a folder of SQLite files, or one "
+            "SQLite file"
         )
