@@ -15,14 +15,13 @@ from envbuild.engine.shards import shard_of
 from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
 from envbuild.io.files import only_writer, write_bytes, writing
 from envbuild.manifest.hand_out import hand_out_questions, remove_questions
-from envbuild.manifest.layout import FORMAT, INDEX_FILE
+from envbuild.manifest.layout import FORMAT, INDEX_FILE, PARTS_FOLDER
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, plan_parts
 from envbuild.manifest.settings import ManifestSettings, check_names, configuration_of
 from envbuild.sql.connect import SQLITE_VERSION
 
-PARTS_FOLDER = ".parts"
 _CONFIGURATION = "configuration.json"
 
 

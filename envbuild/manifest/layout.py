@@ -17,6 +17,8 @@ VARIANTS_FILE = "variants.parquet"
 """Hidden variants as added rows; absent where a manifest has none."""
 INDEX_FILE = "manifest.json"
 """Written last: its presence means that the folder is complete."""
+PARTS_FOLDER = ".parts"
+"""What a build that has not ended keeps in the folder."""
 
 ROW_SCHEMA: pa.Schema = arrow_schema(
     ManifestRow,

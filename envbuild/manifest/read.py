@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import iter_records, open_parquet
-from envbuild.manifest.layout import FORMAT, GOLD_FILE, INDEX_FILE, ROWS_FILE
+from envbuild.manifest.layout import FORMAT, GOLD_FILE, INDEX_FILE, PARTS_FOLDER, ROWS_FILE
 from envbuild.records.manifest import GoldResult, ManifestRow
 
 KEPT_GROUPS = 4
@@ -32,8 +32,11 @@ def open_manifest(path: Path) -> Manifest:
         root = root.parent
     index_file = root / INDEX_FILE
     if not index_file.is_file():
-        unfinished = " (it is unfinished: run `envbuild manifest` again)" if root.is_dir() else ""
-        raise CorpusFolderError(f"no manifest at {root}: {INDEX_FILE} is missing{unfinished}")
+        if not root.is_dir():
+            raise CorpusFolderError(f"no manifest at {root}: there is no such folder")
+        if (root / PARTS_FOLDER).is_dir():
+            raise CorpusFolderError(f"{root} is unfinished: run `envbuild manifest` again")
+        raise CorpusFolderError(f"{root} holds no manifest: {INDEX_FILE} is missing")
     try:
         index = msgspec.json.decode(index_file.read_bytes(), type=dict[str, Any])
     except msgspec.DecodeError as e:
