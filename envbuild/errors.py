@@ -19,11 +19,14 @@
 What a policy does wrong is never an exception: it becomes an observation and a tier.
 """
 
+import difflib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 LISTED = 5
 """Names that an error lists of those that are too many for a sentence."""
+COMPARED = 2000
+"""Names compared with one that is unknown: a tenth of a second at most."""
 
 
 class EnvbuildError(Exception):
@@ -62,17 +65,21 @@ class UnknownNameError(OperatorError):
         super().__init__(f"no {kind} {name!r}; known: {', '.join(self.known) or 'none'}")
 
     @classmethod
-    def near(cls, kind: str, name: str, ordered: Sequence[str]) -> "UnknownNameError":
-        """For names too many to list: those that stand where `name` would, and how many there are.
+    def near(
+        cls, kind: str, name: str, ordered: Sequence[str], *, listed_in: str = ""
+    ) -> "UnknownNameError":
+        """For names too many to list: the few that resemble `name`, else how the names look.
 
-        `ordered`: every known name, sorted.
+        `ordered`: every known name, sorted; `listed_in`: where a person can read them all.
         """
         if len(ordered) <= LISTED:
             return cls(kind, name, ordered)
-        place = bisect_left(ordered, name) - LISTED // 2
-        place = min(max(place, 0), len(ordered) - LISTED)
-        error = cls(kind, name, ordered[place : place + LISTED])
-        error.args = (f"no {kind} {name!r} among {len(ordered)}; near: {', '.join(error.known)}",)
+        close = difflib.get_close_matches(name, _neighbours(name, ordered), n=LISTED, cutoff=0.7)
+        error = cls(kind, name, close or (ordered[0], ordered[len(ordered) // 2]))
+        shown = f"; near: {', '.join(close)}" if close else f", such as {' or '.join(error.known)}"
+        if listed_in and not close:
+            shown += f"; all are in {listed_in}"
+        error.args = (f"no {kind} {name!r} among {len(ordered):,}{shown}",)
         return error
 
 
@@ -86,6 +93,14 @@ class MissingDependencyError(OperatorError):
     def __init__(self, needed_by: str, package: str, install: str) -> None:
         self.needed_by, self.package, self.install = needed_by, package, install
         super().__init__(f"{needed_by} needs {package}: {install}")
+
+
+def _neighbours(name: str, ordered: Sequence[str]) -> Sequence[str]:
+    """The names to compare with: those around the place where `name` would stand."""
+    if len(ordered) <= COMPARED:
+        return ordered
+    place = bisect_left(ordered, name)
+    return ordered[max(0, place - COMPARED // 2) : place + COMPARED // 2]
 
 
 class CorpusError(EnvbuildError):

@@ -77,7 +77,8 @@ class Manifest:
         ids = self.row_ids
         place = bisect_left(ids, row_id)
         if place == len(ids) or ids[place] != row_id:
-            raise UnknownNameError.near("row", row_id, ids)
+            listed_in = f"column row_id of {self.root / ROWS_FILE}"
+            raise UnknownNameError.near("row", row_id, ids, listed_in=listed_in)
         return self.rows[place]
 
     @cached_property

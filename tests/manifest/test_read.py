@@ -52,10 +52,11 @@ def test_rows_by_position_and_id(folder: Path) -> None:
     assert manifest.columns("bucket").column(0).to_pylist() == ["short"] * 100
     assert open_manifest(folder / "manifest.parquet").row("c/d/003").findings == ("empty_gold",)
     with pytest.raises(
-        UnknownNameError, match=r"no row 'nope' among 100, such as c/d/000 or c/d/050$"
+        UnknownNameError,
+        match=r"no row 'nope' among 100, such as c/d/000 or c/d/050; all are in column",
     ):
         manifest.row("nope")
-    with pytest.raises(UnknownNameError, match=r"among 100; near: c/d/049, c/d/0"):
+    with pytest.raises(UnknownNameError, match=r"among 100; near: .*c/d/049, [^;]*$"):
         manifest.row("c/d/0499")
 
 
