@@ -28,4 +28,6 @@ def main(base_url: str, model: str, database: str, questions: Sequence[str]) -> 
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit("usage: python server_agent.py BASE_URL MODEL DATABASE QUESTION...")
     main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

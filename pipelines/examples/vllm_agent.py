@@ -68,4 +68,6 @@ def main(model: str, database: str, questions: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":  # vLLM starts processes that import this file
+    if len(sys.argv) < 4:
+        sys.exit("usage: python vllm_agent.py MODEL DATABASE QUESTION...")
     main(sys.argv[1], sys.argv[2], sys.argv[3:])
