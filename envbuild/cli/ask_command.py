@@ -9,7 +9,7 @@ import typer
 from envbuild.cli.options import FINDINGS, JsonOption, SeedOption, print_json
 
 if TYPE_CHECKING:
-    from envbuild.records.episode import TextRequest
+    from envbuild.records.episode import Episode, TextRequest
     from envbuild.records.execution import QueryResult
 
 
@@ -69,12 +69,25 @@ def ask(
     if json:
         print_json("ask", {"episode": episode, **_returned(result, episode.error)})
     else:
-        none = f"no answer: {episode.ended_by.value} {episode.error}".strip()
-        typer.echo(printable(episode.sql or none))
+        typer.echo(printable(episode.sql or f"no answer: {episode.error or _why(episode)}"))
         if result is not None:
             _show_rows(result)
     if result is None:
         raise typer.Exit(FINDINGS)
+
+
+def _why(episode: "Episode") -> str:
+    """Why the model came to no SQL."""
+    return _WITHOUT_SQL.get(episode.ended_by.value, f"the episode ended by {episode.ended_by}")
+
+
+_WITHOUT_SQL = {
+    "submit_sql": "the model submitted nothing",
+    "no_answer": "the tool turns were used up, no query had worked, and the last turn gave no SQL",
+    "query_error_cap": "too many queries failed, and the last turn gave no SQL",
+    "token_budget": "the tokens were used up before any query had worked",
+    "call_budget": "the tool calls were used up, and the last turn gave no SQL",
+}
 
 
 def _returned(result: "QueryResult | None", error: str) -> dict[str, object]:

@@ -13,6 +13,7 @@ but a later line, or the journal's over the Parquet file's, stands for it.
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -42,12 +43,13 @@ class EpisodeJournal:
     """Writes episodes as they finish; `seal` turns them into the Parquet file."""
 
     def __init__(self, folder: Path, *, configuration: dict[str, object]) -> None:
-        """Opens or resumes `folder`.
+        """Opens or resumes `folder`; `close` removes it again where it was made for nothing.
 
         Raises ConfigurationError, naming the keys, where it was begun under another configuration.
         """
         self.folder = Path(folder)
         self.configuration = configuration
+        self._made = not self.folder.exists()
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         self._check_configuration()
@@ -81,8 +83,13 @@ class EpisodeJournal:
         return len(episodes)
 
     def close(self) -> None:
-        """Leaves the journal for a later resume."""
+        """Leaves the journal for a later resume, if there is anything in it."""
         self._stream.close()
+        if self._made and not (self.finished or self.unanswered or (self.folder / INDEX).exists()):
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+            (self.folder / BEGUN).unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else wrote into it meanwhile
+                self.folder.rmdir()
 
     def __enter__(self) -> "EpisodeJournal":
         return self

@@ -255,6 +255,7 @@ def test_what_only_the_operator_can_mend_is_a_sentence(manifest: Path, tmp_path:
             assert found.stdout == ""
             assert said in found.stderr
             assert "Traceback" not in found.stderr
+            assert not (tmp_path / model).exists(), "nothing was kept"
 
 
 def test_ask_and_agent_over_ones_own_database(manifest: Path) -> None:
@@ -306,7 +307,7 @@ MANY = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT
         ("SELECT 7 AS seven", 0, "ok", "seven"),
         (MANY, 0, "truncated", "more than 100000 rows; the first 50 are shown"),
         ("SELECT nope", 0, "error", "no such column: nope"),
-        ("", 1, "", "no answer: no_answer"),
+        ("", 1, "", "no answer: the tool turns were used up"),
     ],
 )
 def test_ask_shows_what_there_is_and_exits_1_without_sql(
