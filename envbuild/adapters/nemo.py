@@ -32,7 +32,7 @@ try:
     from pydantic import ConfigDict
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the NeMo Gym server", str(e.name), "pip install 'envbuild[nemo-gym]' on Python 3.12"
+        "the NeMo Gym server", str(e.name), "pip install '.[nemo-gym]' in a checkout on Python 3.12"
     ) from e
 
 OVER = "The episode is over: the answer is recorded."

@@ -21,7 +21,7 @@ try:
     from pydantic import Field
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the OpenEnv server", str(e.name), "pip install 'envbuild[openenv]'"
+        "the OpenEnv server", str(e.name), "pip install '.[openenv]' in a checkout"
     ) from e
 
 NAME = "envbuild"

@@ -26,7 +26,7 @@ try:
     from skyrl_gym.envs.registration import register, registry
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the SkyRL adapter", str(e.name), "pip install 'envbuild[skyrl]'"
+        "the SkyRL adapter", str(e.name), "pip install '.[skyrl]' in a checkout"
     ) from e
 
 MODES = ("conversation", "string")

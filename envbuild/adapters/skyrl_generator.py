@@ -29,7 +29,7 @@ try:
     from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator, TrajectoryOutput
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the SkyRL generator", str(e.name), "pip install 'skyrl==0.4.*' 'envbuild[skyrl]'"
+        "the SkyRL generator", str(e.name), "pip install 'skyrl==0.4.*' '.[skyrl]' in a checkout"
     ) from e
 
 SIBLING_SECONDS = 1800.0

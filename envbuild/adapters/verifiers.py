@@ -23,7 +23,7 @@ try:
     import verifiers.v1 as vf
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the verifiers adapter", str(e.name), "pip install 'envbuild[verifiers]'"
+        "the verifiers adapter", str(e.name), "pip install '.[verifiers]' in a checkout"
     ) from e
 
 __all__ = ["EpisodeHarness", "EpisodeTaskset"]

@@ -27,7 +27,7 @@ def serve(
 ) -> None:
     """The manifest's questions as an environment server.
 
-    Needs `pip install 'envbuild[openenv]'`. Runs until Ctrl-C.
+    Needs `pip install '.[openenv]'` in a checkout. Runs until Ctrl-C.
 
     Example: envbuild serve manifest/ --openenv --port 8000
     """

@@ -50,6 +50,6 @@ def _hub() -> Any:
         import huggingface_hub
     except ModuleNotFoundError as e:
         raise MissingDependencyError(
-            "reading from the hub", "datasets", "pip install 'envbuild[hub]'"
+            "reading from the hub", "datasets", "pip install '.[hub]' in a checkout"
         ) from e
     return huggingface_hub

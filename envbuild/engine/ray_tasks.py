@@ -10,7 +10,7 @@ from envbuild.errors import MissingDependencyError, WorkerError
 try:
     import ray
 except ModuleNotFoundError as e:
-    raise MissingDependencyError("--engine ray", "ray", "pip install 'envbuild[ray]'") from e
+    raise MissingDependencyError("--engine ray", "ray", "pip install '.[ray]' in a checkout") from e
 
 S = TypeVar("S")
 R = TypeVar("R")

@@ -78,5 +78,5 @@ def test_an_adapter_without_its_trainer_says_how_to_install_it() -> None:
     absent = [name for name in modules if importlib.util.find_spec(name) is None]
     assert absent, "some trainer must be missing for this test to say anything"
     for name in absent:
-        with pytest.raises(MissingDependencyError, match=r"pip install .*envbuild\["):
+        with pytest.raises(MissingDependencyError, match=r"pip install .*'\.\[.* in a checkout"):
             importlib.import_module(modules[name])

@@ -29,7 +29,7 @@ try:
     from trl import GRPOConfig
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the TRL adapter", str(e.name), "pip install torch, then pip install 'envbuild[trl]'"
+        "the TRL adapter", str(e.name), "pip install torch, then pip install '.[trl]' in a checkout"
     ) from e
 
 

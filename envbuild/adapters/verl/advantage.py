@@ -12,7 +12,9 @@ try:
     from verl.trainer.ppo.core_algos import register_adv_est
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the verl adapter", str(e.name), "pip install torch, then pip install 'envbuild[verl]'"
+        "the verl adapter",
+        str(e.name),
+        "pip install torch, then pip install '.[verl]' in a checkout",
     ) from e
 
 NAME = "envbuild"

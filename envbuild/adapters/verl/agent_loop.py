@@ -29,7 +29,9 @@ try:
     )
 except ModuleNotFoundError as e:
     raise MissingDependencyError(
-        "the verl adapter", str(e.name), "pip install torch, then pip install 'envbuild[verl]'"
+        "the verl adapter",
+        str(e.name),
+        "pip install torch, then pip install '.[verl]' in a checkout",
     ) from e
 
 SIBLING_SECONDS = 1800.0
