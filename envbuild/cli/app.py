@@ -94,7 +94,8 @@ def main() -> None:
         if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             _end_as_bug()
         _drop_stdout()
-        typer.echo(f"envbuild: cannot write the output: {e.strerror}", err=True)
+        what = f"cannot use {e.filename}" if e.filename else "cannot write the output"
+        typer.echo(f"envbuild: {what}: {e.strerror}", err=True)
         sys.exit(USAGE)
     except Exception:  # noqa: BLE001 - the one place where our own bugs end
         _end_as_bug()

@@ -23,8 +23,9 @@ from envbuild.sql.connect import open_image, open_read_only
 from envbuild.sql.names import fold_name
 from envbuild.sql.running.authorizer import Authorizer
 from envbuild.sql.running.lossy import lossy_rows, text_as_blobs
+from envbuild.sql.running.modes import Mode, NotHere
 from envbuild.sql.running.refusal import refuse_text
-from envbuild.sql.running.run import Mode, NotHere, Run
+from envbuild.sql.running.run import Run
 from envbuild.sql.running.virtual import connect_virtual_tables
 from envbuild.sql.running.worker import WorkerSession
 

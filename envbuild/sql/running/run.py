@@ -5,7 +5,6 @@
 
 import time
 from collections.abc import Iterator
-from enum import Enum
 from itertools import islice
 
 import apsw
@@ -13,6 +12,7 @@ import msgspec
 
 from envbuild.records.execution import Limits, Outcome, QueryResult, Row
 from envbuild.sql.running.authorizer import Authorizer
+from envbuild.sql.running.modes import Mode, NotHere
 from envbuild.sql.running.syntax import is_syntax_error
 from envbuild.sql.running.temporary import held_temporary_bytes
 
@@ -40,29 +40,11 @@ _RUNNING: set["Run"] = set()
 """Runs of this process that are under way, in whatever thread."""
 
 
-class Mode(Enum):
-    """How a statement runs."""
-
-    QUICK = "quick"
-    """Values up to 4 KiB; longer ones, and functions that cannot be stopped, end the run."""
-    CAREFUL = "careful"
-    """Values of any allowed length, watched closely; no slow functions on them."""
-    ISOLATED = "isolated"
-    """As careful, and slow functions too: a process of its own runs it, and may be killed."""
-
-
 _QUICK, _CAREFUL, _ISOLATED = Mode  # looking a member up costs as much as a small query's step
 _OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
 _LENGTH = apsw.SQLITE_LIMIT_LENGTH
 _LONGEST = 2**31 - 1
 """What SQLite takes as a limit; its own is lower."""
-
-
-class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs into another mode
-    """The statement needs another mode; nothing has been decided about it."""
-
-    def __init__(self, mode: Mode) -> None:
-        self.mode = mode
 
 
 class Run:

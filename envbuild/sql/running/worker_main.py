@@ -16,7 +16,7 @@ import msgspec
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Outcome
 from envbuild.sql.executor import Session
-from envbuild.sql.running.run import Mode
+from envbuild.sql.running.modes import Mode
 from envbuild.sql.running.wire import Answer, Request, read_frame, write_frame
 
 KEPT_DATABASES = 16
