@@ -47,6 +47,7 @@ from envbuild.reward.score import Variant, can_judge, score_answer
 from envbuild.reward.tiers import settings_sha256
 from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import DEFAULT_LIMITS
+from envbuild.sql.forks import renew_in_children
 
 DEFAULT_REWARD = RewardSettings()
 
@@ -96,7 +97,8 @@ class Environment:
         self.views = views or ViewCache()
         self.tokenizer = tokenizer
         self._variant_store = VariantStore(manifest.root)
-        self._reading = threading.Lock()
+        self.renew_locks()
+        renew_in_children(self)
         self._current: TextEpisode | None = None
 
     @classmethod
@@ -183,6 +185,10 @@ class Environment:
         """The SQL of a completion, read as a row's final turn; empty where there is none."""
         with closing(self._open_view(self.row(row))) as database:
             return final_sql(parse_completion(completion), Toolbox(database, self.settings).prepare)
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been reading."""
+        self._reading = threading.Lock()
 
     def row(self, row: ManifestRow | str) -> ManifestRow:
         """The manifest's row of that id; a row is returned as it is."""

@@ -1,6 +1,7 @@
 """The environment over a manifest: the five lines, scripted policies, many episodes at once."""
 
 import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ from envbuild.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import Episode, EpisodeSettings
 from envbuild.records.reward import RewardSettings, Tier
+from envbuild.reward import gold as reward_gold
 from envbuild.testing.policies import POLICIES, hacks, make_policy
 from envbuild.testing.tokenizer import ByteTokenizer
 from tests.small_manifest import QUESTIONS, VIEW, write_small_manifest
@@ -227,3 +229,15 @@ def _open_descriptors() -> int:
 def _resident() -> int:
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
+    """Every lock between a row's id and its reward is held elsewhere while the child is made."""
+    answer = env.row("music/music/0").gold_sql
+    records = env.manifest.rows._records  # type: ignore[attr-defined]  # the lock is no interface
+    with env._reading, records.lock, reward_gold._kept.lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os._exit(0 if answered(env, "music/music/0", answer) == 3.0 else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -17,6 +17,7 @@ from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import iter_records, open_parquet
 from envbuild.manifest.layout import FORMAT, GOLD_FILE, INDEX_FILE, PARTS_FOLDER, ROWS_FILE
 from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.sql.forks import renew_in_children
 
 KEPT_GROUPS = 4
 """Decoded row groups kept in memory, for rows as for gold results."""
@@ -136,6 +137,11 @@ class _GroupedRecords:
             starts.append(starts[-1] + self.file.metadata.row_group(group).num_rows)
         self.starts = starts
         self.kept: OrderedDict[int, pa.Table] = OrderedDict()
+        self.renew_locks()
+        renew_in_children(self)
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been reading."""
         self.lock = threading.Lock()
 
     def __len__(self) -> int:

@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from envbuild.records.manifest import GoldResult
 from envbuild.sql.comparing.f1 import GoldRows
+from envbuild.sql.forks import renew_in_children
 from envbuild.sql.results import decode_rows
 
 KEPT_BYTES = 32 * 1024 * 1024
@@ -22,6 +23,11 @@ class _KeptGolds:
     def __init__(self) -> None:
         self.golds: OrderedDict[bytes, GoldRows] = OrderedDict()
         self.bytes = 0
+        self.renew_locks()
+        renew_in_children(self)
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been scoring."""
         self.lock = threading.Lock()
 
     def rows(self, encoded: bytes) -> GoldRows:
