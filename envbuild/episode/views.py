@@ -101,6 +101,7 @@ class ViewCache:
         self.disk_bytes = disk_bytes
         self._folder = folder
         self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
+        self._in_memory = self._on_disk = 0
         self._builders: OrderedDict[str, ViewBuilder] = OrderedDict()
         self.renew_locks()
         renew_in_children(self)
@@ -142,9 +143,13 @@ class ViewCache:
                     return self._views[key]
             view = self._build(Path(path), tables, key)
             with self._lock:
-                self._views[key] = view
-                self._evict()
+                self._keep(key, view)
             return view
+
+    @property
+    def kept_bytes(self) -> tuple[int, int]:
+        """Bytes of images in memory, and of files on disk."""
+        return self._in_memory, self._on_disk
 
     def renew_locks(self) -> None:
         """For a forked child: another thread of the parent may have been building."""
@@ -195,30 +200,40 @@ class ViewCache:
                 weakref.finalize(self, _remove_folder, self._folder, os.getpid())
             return self._folder
 
-    def _kept_bytes(self) -> tuple[int, int]:
-        """Bytes of images in memory, and of files on disk."""
-        views = self._views.values()
-        return (
-            sum(view.owned_bytes for view in views if view.file is None),
-            sum(view.owned_bytes for view in views if view.file is not None),
-        )
+    def _keep(self, key: tuple[str, ...], view: View) -> None:
+        """Takes the view in and lets go of those least recently used, but never of this one."""
+        self._views[key] = view
+        self._count(view, view.owned_bytes)
+        memory, disk = self._in_memory - self.memory_bytes, self._on_disk - self.disk_bytes
+        gone: list[tuple[str, ...]] = []
+        for old, kept in self._views.items():
+            if kept is view or max(memory, disk) <= 0:
+                break
+            if kept.file is None and memory > 0:
+                memory -= kept.owned_bytes
+            elif kept.file is not None and disk > 0 and kept.owned_bytes:
+                disk -= kept.owned_bytes
+                kept.file.unlink(missing_ok=True)
+            else:
+                continue
+            gone.append(old)
+        for old in gone:
+            self._drop(old)
 
     def _forget(self, view: View) -> None:
         with self._lock:
             for key in [key for key, kept in self._views.items() if kept is view]:
-                del self._views[key]
+                self._drop(key)
 
-    def _evict(self) -> None:
-        in_memory, on_disk = self._kept_bytes()
-        for key, view in list(self._views.items())[:-1]:  # never the one just asked for
-            if view.file is None and in_memory > self.memory_bytes:
-                in_memory -= view.owned_bytes
-            elif view.file is not None and on_disk > self.disk_bytes and view.owned_bytes:
-                on_disk -= view.owned_bytes
-                view.file.unlink(missing_ok=True)
-            else:
-                continue
-            del self._views[key]
+    def _drop(self, key: tuple[str, ...]) -> None:
+        view = self._views.pop(key)
+        self._count(view, -view.owned_bytes)
+
+    def _count(self, view: View, size: int) -> None:
+        if view.file is None:
+            self._in_memory += size
+        else:
+            self._on_disk += size
 
 
 def open_database(

@@ -183,8 +183,7 @@ class Session:
 
     def run_here(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
         """The run in this process. Raises NotHere where the statement needs another mode."""
-        connection = self.connection
-        authorizer = self._authorizer
+        connection, authorizer = self._connection, self._authorizer
         try:
             result = Run(connection, limits, mode, authorizer, deadline).result(sql)
             if not result.error:

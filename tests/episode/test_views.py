@@ -72,9 +72,10 @@ def test_images_are_bounded_and_least_recently_used_go_first(shop: Path) -> None
     cache = ViewCache(memory_bytes=max(sum(sizes) - sizes[1], sizes[0] + sizes[1]))
     first, second, _ = (cache.view(shop, (names[place],)) for place in (0, 1, 0))
     cache.view(shop, ("lonely",))
-    assert cache._kept_bytes()[0] <= cache.memory_bytes
+    assert cache.kept_bytes[0] <= cache.memory_bytes
     assert cache.view(shop, ("sale",)) is first
     assert cache.view(shop, ("customer",)) is not second
+    assert cache.kept_bytes == (sum(view.owned_bytes for view in cache._views.values()), 0)
 
 
 def test_large_views_are_files_within_their_own_budget(large: Path, tmp_path: Path) -> None:
@@ -83,10 +84,11 @@ def test_large_views_are_files_within_their_own_budget(large: Path, tmp_path: Pa
     cache = ViewCache(folder=folder, disk_bytes=6_000_000)
     database = cache.open(large, ("a",))
     assert database.session.run("SELECT count(*) FROM b").error == "no such table: b"
-    assert len(list(folder.iterdir())) == 1 and cache._kept_bytes()[0] == 0
+    assert len(list(folder.iterdir())) == 1 and cache.kept_bytes[0] == 0
     assert count(cache, large, "b", ("b",)) == 20_000
     assert count(cache, large, "b", ("b", "c")) == 20_000
     assert len(list(folder.iterdir())) < 3
+    assert cache.kept_bytes == (0, sum(file.stat().st_size for file in folder.iterdir()))
     assert database.session.run("SELECT count(*) FROM a").rows == ((20_000,),), "still open"
     assert database.schema.tables == ("a",)
     database.close()
@@ -97,7 +99,7 @@ def test_a_view_of_everything_in_a_large_database_is_its_own_file(large: Path) -
     assert cache.view(large, ("b", "a", "c")).file == large
     assert cache.open(large, ("b", "a", "c")).schema.tables == ("b", "a", "c")
     assert cache.view(large).file == large
-    assert cache._kept_bytes() == (0, 0)
+    assert cache.kept_bytes == (0, 0)
 
 
 def test_a_changed_database_is_another_one(shop: Path) -> None:

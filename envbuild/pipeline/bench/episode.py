@@ -1,6 +1,10 @@
-"""Opening an episode beside a fresh copy of its tables, and what whole episodes cost."""
+"""Opening an episode beside a fresh copy of its tables, and what whole episodes cost.
+
+The copy is made by our own engine, and by Python's sqlite3, as most environments would.
+"""
 
 import random
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -34,16 +38,21 @@ def measure(rounds: int) -> list[dict[str, object]]:
         part_of_large = tuple(_names(3))
         cache = ViewCache()
         cache.view(large, part_of_large, digest=large.name)  # built before the clock starts
-        copied, copied_new, alone, first, again, again_large = [], [], [], [], [], []
+        first, again, again_large = [], [], []
+        alone: list[float] = []
+        copied: dict[str, list[float]] = {engine: [] for engine in _ENGINES}
+        copied_new: dict[str, list[float]] = {engine: [] for engine in _ENGINES}
         for number in range(rounds):
             unseen = [Path(folder, f"new_{number}_{at}.sqlite") for at in range(DATABASES)]
             for path in unseen:
                 _write(path, [ROWS] * TABLES, amount=path.stem)
             alone.append(_cpu(unseen, partial(_open, ViewCache(), tables=views[0])))
-            copied_new.append(_cpu(unseen, partial(_copy_tables, tables=views[0])))
+            for engine, connect in _ENGINES.items():
+                copy = partial(_copy_tables, connect)
+                copied_new[engine].append(_cpu(unseen, partial(copy, tables=views[0])))
+                copied[engine].append(_cpu(views, partial(copy, many)))
             for path in unseen:
                 path.unlink()
-            copied.append(_cpu(views, partial(_copy_tables, many)))
             fresh = ViewCache()
             first.append(_cpu(views, partial(_open, fresh, many)))
             again.append(_cpu(views, partial(_open, fresh, many)))
@@ -51,8 +60,8 @@ def measure(rounds: int) -> list[dict[str, object]]:
         turns = [_cpu(views, partial(_play, cache, many)) for _ in range(rounds)]
     shape = f"{SHOWN} of {TABLES} tables x {ROWS} rows"
     return [
-        _beside(f"first open of a view, {shape}", first, copied),
-        _beside(f"first open of a database's first view, {shape}", alone, copied_new),
+        *_beside(f"first open of a view, {shape}", first, copied),
+        *_beside(f"first open of a database's first view, {shape}", alone, copied_new),
         {"what": f"open again, {shape}", "envbuild_us": round(median(again))},
         {
             "what": f"open again, 3 of 5 tables, one of {LARGE_ROWS:,} rows",
@@ -62,13 +71,19 @@ def measure(rounds: int) -> list[dict[str, object]]:
     ]
 
 
-def _beside(what: str, own: Sequence[float], peer: Sequence[float]) -> dict[str, object]:
-    return {
-        "what": what,
-        "envbuild_us": round(median(own)),
-        "attach_and_copy_us": round(median(peer)),
-        "ratio": round(median(a / b for a, b in zip(own, peer, strict=True)), 2),
-    }
+def _beside(
+    what: str, own: Sequence[float], copies: dict[str, list[float]]
+) -> list[dict[str, object]]:
+    return [
+        {
+            "what": what,
+            "envbuild_us": round(median(own)),
+            "copied_by": engine,
+            "copy_us": round(median(peer)),
+            "ratio": round(median(a / b for a, b in zip(own, peer, strict=True)), 2),
+        }
+        for engine, peer in copies.items()
+    ]
 
 
 def _names(count: int) -> list[str]:
@@ -94,9 +109,11 @@ def _write(path: Path, rows: Sequence[int], *, amount: str = "amount") -> None:
     connection.close()
 
 
-def _copy_tables(path: Path, tables: Sequence[str]) -> None:
+def _copy_tables(
+    connect: Callable[[str], Connection | sqlite3.Connection], path: Path, tables: Sequence[str]
+) -> None:
     """What a straightforward environment does for every episode."""
-    connection = Connection(":memory:")
+    connection = connect(":memory:")
     connection.execute("ATTACH ? AS src", (str(path),))
     connection.execute("BEGIN")
     ddl = dict(connection.execute("SELECT name, sql FROM src.sqlite_schema WHERE type = 'table'"))
@@ -104,9 +121,17 @@ def _copy_tables(path: Path, tables: Sequence[str]) -> None:
         connection.execute(str(ddl[table]))
         name = quote_name(table)
         connection.execute(f"INSERT INTO main.{name} SELECT * FROM src.{name}")
-    connection.execute("COMMIT; DETACH src")
+    connection.execute("COMMIT")
+    connection.execute("DETACH src")
     connection.execute(f"SELECT count(*) FROM {quote_name(tables[0])}").fetchall()
     connection.close()
+
+
+_ENGINES: dict[str, Callable[[str], Connection | sqlite3.Connection]] = {
+    "our engine": Connection,
+    f"Python's sqlite3, {sqlite3.sqlite_version}": sqlite3.connect,
+}
+"""What makes the copy."""
 
 
 def _open(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:

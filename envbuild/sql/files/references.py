@@ -23,11 +23,12 @@ def drop_references(sql: str, kept: Collection[str]) -> str:
     `kept` holds folded names. A key whose parent is written with a schema in front
     (`"public.companies"`) is taken by its last part, as the schema reader does.
     """
-    if "references" not in sql.lower():
+    clauses = _find_clauses(sql)
+    if not clauses:
         return sql
     pieces: list[str] = []
     done, comma = 0, -1
-    for clause in _find_clauses(sql):
+    for clause in clauses:
         if not _is_kept(clause.parent, kept):
             if clause.left.startswith(","):
                 comma = len(pieces) + 1
@@ -72,37 +73,47 @@ def _find_in_plain(sql: str) -> tuple[_Clause, ...] | None:
     stand between the word REFERENCES and what its clause follows.
     """
     lower = sql.lower()
-    if not sql.isascii() or any(unusual in lower for unusual in _UNUSUAL):
+    at = lower.find("references")
+    if at < 0:
+        return ()
+    if "'" in sql or "[" in sql or "--" in sql or "/*" in sql or not sql.isascii():
         return None
+    patterns = _patterns()
+    words = [word for word in patterns.before if word[0] in lower]
+    has_quotes = '"' in sql or "`" in sql
     found: list[_Clause] = []
     done = 0
-    while (at := lower.find("references", done)) >= 0:
-        behind = _patterns().behind.match(sql, at)
-        start = _start_of_clause(sql, lower, done, at)
+    while at >= 0:
+        behind = patterns.behind.match(sql, at)
+        start = _start_of_clause(sql, lower, done, at, words)
         if behind is None or start is None:
             return None
-        if any(sql.count(quote, done, start) % 2 for quote in '"`'):
+        if has_quotes and (sql.count('"', done, start) % 2 or sql.count("`", done, start) % 2):
             return None
-        code = len(sql[:start].rstrip(BLANKS))
+        code = start
+        while sql[code - 1] in BLANKS:
+            code -= 1
         follows_comma = sql[code - 1] == ","
         done = behind.end()
         left = "," if follows_comma and sql[done:].lstrip(BLANKS)[:1] not in (",", ")") else ""
         found.append(_Clause(code - follows_comma, done, left, unquote(behind["parent"])))
+        at = lower.find("references", done)
     return tuple(found)
 
 
-_UNUSUAL = ("'", "[", "--", "/*")
 _ENDS = BLANKS + ',)"`'
 """What a word may follow."""
 
 
-def _start_of_clause(sql: str, lower: str, done: int, at: int) -> int | None:
+def _start_of_clause(
+    sql: str, lower: str, done: int, at: int, words: list[tuple[str, re.Pattern[str]]]
+) -> int | None:
     """Where the clause of a REFERENCES begins, its name and FOREIGN KEY (…) included.
 
-    None where only a walk can tell.
+    `words`: those that the text has at all. None where only a walk can tell.
     """
     start = at
-    for word, pattern in (("foreign", _patterns().key), ("constraint", _patterns().named)):
+    for word, pattern in words:
         if sql[start - 1] not in _ENDS:
             return None
         found = lower.rfind(word, done, start)
@@ -156,10 +167,8 @@ class _Patterns(NamedTuple):
 
     walk: re.Pattern[str]
     """One foreign-key clause and whatever stands before it, token by token."""
-    key: re.Pattern[str]
-    """`FOREIGN KEY (columns)`."""
-    named: re.Pattern[str]
-    """`CONSTRAINT name`."""
+    before: tuple[tuple[str, re.Pattern[str]], ...]
+    """What may stand before it, nearest first, each by its first word: FOREIGN KEY (…), a name."""
     behind: re.Pattern[str]
     """From REFERENCES on."""
 
@@ -194,8 +203,7 @@ def _patterns() -> _Patterns:
     return _Patterns(
         # Optional, so that the rest of the text is walked once and not again from each position.
         walk=re.compile(f"(?:{before})*+(?:(?P<lead>{lead})(?P<clause>{clause}))?"),
-        key=re.compile(key),
-        named=re.compile(named),
+        before=(("foreign", re.compile(key)), ("constraint", re.compile(named))),
         behind=re.compile(behind),
     )
 

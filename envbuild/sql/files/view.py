@@ -174,8 +174,8 @@ class _Source:
         """The tables, each with the indexes that its constraints make, then their other indexes."""
         kept = frozenset(names)
         for name in names:
-            table = self.tables[name]
-            yield table._replace(sql=drop_references(table.sql, kept))
+            kind, declared, table, sql = self.tables[name]
+            yield Entry(kind, declared, table, drop_references(sql, kept))
             yield from (index for index in self.indexes.get(name, ()) if not index.sql)
         for name in names:
             yield from (index for index in self.indexes.get(name, ()) if index.sql)

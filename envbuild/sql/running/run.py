@@ -45,6 +45,7 @@ _OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
 _LENGTH = apsw.SQLITE_LIMIT_LENGTH
 _LONGEST = 2**31 - 1
 """What SQLite takes as a limit; its own is lower."""
+_NO_STATEMENT = QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
 
 
 class Run:
@@ -94,19 +95,21 @@ class Run:
 
         The connection is left as it was found: no handler, authorizer or limit stays behind.
         """
-        connection, authorizer = self.connection, self.authorizer
+        connection, authorizer, is_quick = self.connection, self.authorizer, self.mode is _QUICK
         authorizer.reset()
         before = connection.authorizer
         length = connection.limit(_LENGTH)
-        most = SHORT_VALUE if self.mode is _QUICK else _LONGEST
         longest = self.limits.value_bytes
+        if is_quick and longest > SHORT_VALUE:
+            longest = SHORT_VALUE
         cursor = connection.cursor()
         cursor.exec_trace = self._starts
         try:
-            connection.limit(_LENGTH, most if longest > most else longest)
+            connection.limit(_LENGTH, longest if longest < _LONGEST else _LONGEST)
             connection.authorizer = authorizer.check
             connection.set_progress_handler(self._look, self.steps_a_check)
-            found = self._fetch(cursor.execute(sql, can_cache=False))
+            source = cursor.execute(sql, can_cache=False)
+            found = self._fetch(source) if is_quick else self._fetch_careful(source)
             if not self.looked:
                 return found
             cursor.close(True)
@@ -200,19 +203,25 @@ class Run:
         return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of temporary space")
 
     def _fetch(self, source: Iterator[Row]) -> QueryResult:
-        """All rows, or the first ones within the caps."""
-        if self.statements != 1:
-            return QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
-        limits, columns = self.limits, self.columns
-        if self.mode is not _QUICK:
-            return self._fetch_chunks(source, [], chunk=1, free=0)
-        chunk = CHUNK_CELLS // len(columns) or 1
+        """All rows, or the first ones within the caps, where values are short."""
+        columns = self.columns
+        if not columns:
+            return _NO_STATEMENT
+        limits, cells = self.limits, len(columns)
         # So many rows are within the bytes even at their longest: nothing needs counting.
-        free = limits.result_bytes // (_SHORT_BYTES * len(columns))
-        first = list(islice(source, min(chunk, free, limits.rows) + 1))
-        if len(first) <= free and len(first) <= limits.rows and len(first) <= chunk:
-            return QueryResult(outcome=_OK, columns=columns, rows=tuple(first))
-        return self._fetch_chunks(source, first, chunk=chunk, free=free)
+        free = limits.result_bytes // (_SHORT_BYTES * cells)
+        chunk = CHUNK_CELLS // cells or 1
+        most = min(free, chunk, limits.rows)
+        first = tuple(islice(source, most + 1))
+        if len(first) <= most:
+            return QueryResult(outcome=_OK, columns=columns, rows=first)
+        return self._fetch_chunks(source, list(first), chunk=chunk, free=free)
+
+    def _fetch_careful(self, source: Iterator[Row]) -> QueryResult:
+        """The same where a single row may be long."""
+        if not self.columns:
+            return _NO_STATEMENT
+        return self._fetch_chunks(source, [], chunk=1, free=0)
 
     def _fetch_chunks(
         self, source: Iterator[Row], rows: list[Row], *, chunk: int, free: int
