@@ -1,6 +1,7 @@
 """Join share from the query's own structure, whatever way the join is written."""
 
 import apsw
+import msgspec
 import pytest
 
 from envbuild.records.schema import Column, ForeignKey, Schema, Table
@@ -153,3 +154,32 @@ def test_ctes_that_double_do_not_explode() -> None:
 def test_nesting_is_survived() -> None:
     deep = "SELECT * FROM a, b WHERE " + "(" * 3000 + "1" + ")" * 3000
     assert join_share(deep, SHOP) == 0.0
+
+
+VIEWS = (
+    "CREATE VIEW sales AS SELECT customer_id, place_id FROM orders",
+    "CREATE VIEW buyers (buyer, title) AS SELECT id, name FROM Customers",
+    "CREATE VIEW every_buyer AS SELECT * FROM buyers",
+    "CREATE VIEW counted AS SELECT count(*) AS customer_id FROM orders",
+    "CREATE VIEW turning AS SELECT * FROM turning",
+)
+THROUGH_VIEWS = [
+    ("SELECT * FROM sales JOIN customers c ON sales.customer_id = c.id", 1.0),
+    ("SELECT * FROM Sales s, buyers b WHERE b.buyer = s.customer_id", 1.0),
+    ("SELECT * FROM sales JOIN every_buyer e ON e.BUYER = customer_id", 1.0),
+    ("SELECT * FROM sales JOIN buyers ON title = place_id", 0.0),
+    ("SELECT * FROM counted JOIN customers c ON counted.customer_id = c.id", 0.0),
+    ("SELECT * FROM turning t JOIN customers c ON t.id = c.id", 0.0),
+    (
+        "WITH sales AS (SELECT id AS customer_id FROM lonely) "
+        "SELECT * FROM sales JOIN customers c ON sales.customer_id = c.id",
+        0.0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "share"), THROUGH_VIEWS)
+def test_a_views_column_stands_for_the_base_column(sql: str, share: float) -> None:
+    names = tuple(view.split()[2] for view in VIEWS)
+    schema = msgspec.structs.replace(SHOP, views=names, view_sql=VIEWS)
+    assert join_share(sql, schema) == share

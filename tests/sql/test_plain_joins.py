@@ -20,7 +20,7 @@ from envbuild.sql.text.plain_grammar import FUNCTIONS, KNOWN, TYPES
 from envbuild.sql.text.plain_select import plain_selects
 from envbuild.sql.trees.joins import count_joins_in_tree, join_share
 from envbuild.sql.trees.plain_joins import count_plain_joins
-from envbuild.sql.trees.sources import schema_columns
+from envbuild.sql.trees.schema_columns import schema_columns
 from tests.shared import shared_data
 from tests.sql.odd_queries import odd_queries
 from tests.sql.test_joins import SHARES, SHOP

@@ -102,6 +102,9 @@ def test_foreign_keys_out_of_the_view_leave_the_ddl_and_nothing_else(shop: Path)
     [
         ("a (x INT REFERENCES b ON UPDATE NO ACTION MATCH FULL NOT NULL)", "a (x INT NOT NULL)"),
         ("a (x INT, FOREIGN KEY (x) REFERENCES b UNIQUE (x))", "a (x INT, UNIQUE (x))"),
+        ("a (x INT REFERENCES b(y)NOT NULL)", "a (x INT NOT NULL)"),
+        ("a (x INT/**/REFERENCES'b'DEFAULT 5)", "a (x INT/**/ DEFAULT 5)"),
+        ("a (x INT, FOREIGN KEY (x) REFERENCES b(y)CHECK (x > 1))", "a (x INT,CHECK (x > 1))"),
         ("a (x INT, FOREIGN/**/KEY ('x') REFERENCES [b], y)", "a (x INT, y)"),
         ("a (x DEFAULT 'references b', y) -- references b", None),
         ("a (xreferences b, y)", None),

@@ -95,7 +95,10 @@ def _find_in_plain(sql: str) -> tuple[_Clause, ...] | None:
             code -= 1
         follows_comma = sql[code - 1] == ","
         done = behind.end()
-        left = "," if follows_comma and sql[done:].lstrip(BLANKS)[:1] not in (",", ")") else ""
+        if follows_comma:
+            left = "," if sql[done:].lstrip(BLANKS)[:1] not in (",", ")") else ""
+        else:
+            left = _blank_before(sql, done)
         found.append(_Clause(code - follows_comma, done, left, unquote(behind["parent"])))
         at = lower.find("references", done)
     return tuple(found)
@@ -132,9 +135,16 @@ def _lead_left(match: re.Match[str]) -> str:
     """
     lead = match["lead"]
     next_code = _code_behind(match.string, match.end("clause"))
-    comma = "," if lead.startswith(",") and next_code not in (",", ")") else ""
     gap = lead.removeprefix(",")
-    return comma + (gap if gap.strip(BLANKS) else "")
+    kept_gap = gap if gap.strip(BLANKS) else ""
+    if lead.startswith(","):
+        return ("," if next_code not in (",", ")") else "") + kept_gap
+    return kept_gap or _blank_before(match.string, match.end("clause"))
+
+
+def _blank_before(sql: str, at: int) -> str:
+    """What keeps the token at `at` from growing together with the one before the clause."""
+    return "" if sql[at : at + 1] in ("", ",", ")", *BLANKS) else " "
 
 
 def _code_at(sql: str, at: int) -> int:

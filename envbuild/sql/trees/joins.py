@@ -4,8 +4,8 @@ A FROM clause of n tables makes n - 1 joins, however it is written: JOIN … ON,
 commas with the condition in WHERE. Of these, as many follow foreign keys as the declared keys
 among the stated equalities connect: n less the number of pieces those keys leave. So neither the
 order of the tables nor that of an equality's sides matters, and a composite key needs all of its
-columns. Subqueries and CTEs count their own joins, and a column of theirs stands for the base
-column it passes on. Equalities are taken as written: none is inferred from two others.
+columns. Subqueries and CTEs count their own joins, and a column of theirs, as of a view, stands for
+the base column it passes on. Equalities are taken as written: none is inferred from two others.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ from sqlglot import exp
 from envbuild.records.schema import Schema
 from envbuild.sql.trees.parse import parse_statement
 from envbuild.sql.trees.plain_joins import count_plain_joins
-from envbuild.sql.trees.sources import Key, Origin, SchemaColumns, Scope, Tracing, schema_columns
+from envbuild.sql.trees.schema_columns import SchemaColumns, schema_columns
+from envbuild.sql.trees.sources import Key, Origin, Scope, Tracing
 
 
 def join_share(sql: str, schema: Schema) -> float:

@@ -1,7 +1,7 @@
 """Join share's counts for a plainly written query: the counting of `joins`, without a tree."""
 
 from envbuild.sql.text.plain_select import PlainSelect, PlainSource, Reference, plain_selects
-from envbuild.sql.trees.sources import SchemaColumns
+from envbuild.sql.trees.schema_columns import SchemaColumns
 
 Origin = tuple[tuple[int, ...], str, str]
 """A base column: by which sources it is reached, outermost first; its table; its name."""
@@ -11,7 +11,7 @@ Outputs = dict[str, Origin | None]
 def count_plain_joins(sql: str, columns: SchemaColumns) -> tuple[int, int] | None:
     """(joins along declared foreign keys, joins); None where the query is not plain."""
     selects = plain_selects(sql)
-    if selects is None:
+    if selects is None or (columns.view_sql and _names_view(selects, columns)):
         return None
     joins = along_keys = 0
     tracing = _Tracing(columns)
@@ -23,6 +23,10 @@ def count_plain_joins(sql: str, columns: SchemaColumns) -> tuple[int, int] | Non
             except _NotSureError:
                 return None
     return along_keys, joins
+
+
+def _names_view(selects: list[PlainSelect], columns: SchemaColumns) -> bool:
+    return any(source.table in columns.view_sql for one in selects for source in one.sources)
 
 
 class _NotSureError(Exception):

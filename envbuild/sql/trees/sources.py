@@ -4,16 +4,13 @@ Works on the query text and the schema record alone (no database), for questions
 structure such as `sql.trees.joins`. Gold tables are another matter: SQLite itself knows those.
 """
 
-from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from sqlglot import exp
 
-from envbuild.records.schema import Schema
 from envbuild.sql.names import fold_name
-
-_ROWID = frozenset(("rowid", "oid", "_rowid_"))
+from envbuild.sql.trees.schema_columns import SchemaColumns
 
 
 class Key(NamedTuple):
@@ -35,46 +32,6 @@ class Origin(NamedTuple):
 
 Outputs = dict[str, Origin | None]
 """A source's columns by folded name; None where a column is no plain base column."""
-
-
-class SchemaColumns:
-    """The schema's tables, columns and foreign keys by folded name."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.columns: dict[str, list[str]] = {}
-        self.integer_keys: dict[str, str] = {}
-        for table in schema.tables:
-            name = fold_name(table.name)
-            self.columns[name] = [fold_name(column.name) for column in table.columns]
-            if len(key := table.primary_key) == 1 and not table.without_rowid:
-                self.integer_keys[name] = fold_name(key[0])
-        self.foreign_keys: defaultdict[tuple[str, str], list[set[tuple[str, str]]]]
-        self.foreign_keys = defaultdict(list)
-        """(child, parent) -> the column pairs of each key between them."""
-        for edge in schema.foreign_keys:
-            sides = (map(fold_name, edge.child_columns), map(fold_name, edge.parent_columns))
-            between = (fold_name(edge.child), fold_name(edge.parent))
-            self.foreign_keys[between].append(set(zip(*sides, strict=True)))
-
-    def column(self, table: str, name: str) -> str | None:
-        """The table's column of this name (`rowid` is its single primary key), or None."""
-        if name in self.columns.get(table, ()):
-            return name
-        return self.integer_keys.get(table) if name in _ROWID else None
-
-
-_KEPT = 8
-_kept: deque[tuple[Schema, SchemaColumns]] = deque(maxlen=_KEPT)
-
-
-def schema_columns(schema: Schema) -> SchemaColumns:
-    """The names of this very record, kept for the next queries over it."""
-    for known, columns in tuple(_kept):
-        if known is schema:
-            return columns
-    columns = SchemaColumns(schema)
-    _kept.append((schema, columns))
-    return columns
 
 
 class Tracing:
@@ -174,7 +131,10 @@ class Scope:
     def _table(self, node: exp.Table, number: int, alias: str) -> Source:
         name = fold_name(node.name)
         if not node.db and (cte := _cte_of(node, name)) is not None:
-            outputs = _renamed(_query_outputs(cte.this, self.tracing), cte)
+            outputs = _renamed(_query_outputs(cte.this, self.tracing), _given_names(cte))
+            return Source(number, alias, _nested(outputs, number))
+        if (view := self.tracing.columns.view(name)) is not None:
+            outputs = _renamed(_query_outputs(view.query, self.tracing), view.names)
             return Source(number, alias, _nested(outputs, number))
         key = Key(number, (), name)
         known = self.tracing.columns.columns.get(name, ())
@@ -259,11 +219,15 @@ def _nested(outputs: Outputs, number: int) -> Outputs:
     }
 
 
-def _renamed(outputs: Outputs, cte: exp.CTE) -> Outputs:
-    """The columns under the names of `WITH t(a, b)`, where it gives any."""
-    alias = cte.args.get("alias")
-    names = [fold_name(name.name) for name in (alias.args.get("columns") or ())] if alias else []
+def _renamed(outputs: Outputs, names: list[str]) -> Outputs:
+    """The columns under these names, where any are given."""
     return dict(zip(names, outputs.values(), strict=False)) if names else outputs
+
+
+def _given_names(cte: exp.CTE) -> list[str]:
+    """The names of `WITH t(a, b)`, folded."""
+    alias = cte.args.get("alias")
+    return [fold_name(name.name) for name in (alias.args.get("columns") or ())] if alias else []
 
 
 def _cte_of(node: exp.Expr, name: str) -> exp.CTE | None:
