@@ -3,12 +3,14 @@
     episodes/
       journal.jsonl      one finished episode a line, synced; only while a rollout is unfinished,
                          as journal.jsonl.configuration, what the rollout was asked for
+      journal.lock       held by the one process that writes here; gone once it is done
       episodes.parquet   every finished episode, sorted by episode_id, turns nested as lists
       episodes.json      format, counts and the rollout's configuration; written last
 
 A kill at any moment loses nothing finished: a torn last line of the journal is an episode that
 was not finished, and is run again. So is an episode that its server failed: it is kept to be read,
-but a later line, or the journal's over the Parquet file's, stands for it.
+but a later line, or the journal's over the Parquet file's, stands for it. A second process is
+refused while a first one writes.
 """
 
 import os
@@ -19,14 +21,16 @@ from types import TracebackType
 
 import msgspec
 
-from envbuild.errors import ConfigurationError, CorpusFolderError
+from envbuild.errors import ConfigurationError, CorpusFolderError, StateError
 from envbuild.io.files import write_bytes, writing
+from envbuild.io.locks import WriterLock
 from envbuild.io.parquet import arrow_schema, iter_records, write_records
 from envbuild.records.episode import EndedBy, Episode
 
 FORMAT = "envbuild.episodes/1"
 PARQUET, JOURNAL, INDEX = "episodes.parquet", "journal.jsonl", "episodes.json"
 BEGUN = JOURNAL + ".configuration"
+LOCK = "journal.lock"
 _DECODER = msgspec.json.Decoder(Episode)
 
 
@@ -45,26 +49,34 @@ class EpisodeJournal:
     def __init__(self, folder: Path, *, configuration: dict[str, object]) -> None:
         """Opens or resumes `folder`; `close` removes it again where it was made for nothing.
 
-        Raises ConfigurationError, naming the keys, where it was begun under another configuration.
+        Raises OutputError where another process writes into it, and ConfigurationError, naming the
+        keys, where it was begun under another configuration.
         """
         self.folder = Path(folder)
         self.configuration = configuration
-        self._made = not self.folder.exists()
-        with writing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        self._check_configuration()
         self.finished: set[str] = set()
         """Episodes that are done; those that their server failed are not, and are asked again."""
         self.unanswered: set[str] = set()
         """Episodes kept that their server failed."""
-        for episode in iter_episodes(self.folder, empty=True):
-            self._note(episode)
-        with writing(self.folder):
-            _drop_torn_line(self.folder / JOURNAL)
-            self._stream = (self.folder / JOURNAL).open("ab")
+        self._made = not self.folder.exists()
+        self._lock = WriterLock(self.folder / LOCK, of=self.folder)
+        try:
+            self._check_configuration()
+            for episode in iter_episodes(self.folder, empty=True):
+                self._note(episode)
+            with writing(self.folder):
+                _drop_torn_line(self.folder / JOURNAL)
+                self._stream = (self.folder / JOURNAL).open("ab")
+        except BaseException:
+            self._lock.release()
+            raise
 
     def add(self, episode: Episode) -> None:
-        """Keeps one finished episode; it is on the disk when this returns."""
+        """Keeps one finished episode; it is on the disk when this returns.
+
+        Raises StateError in a forked child, and once it is closed.
+        """
+        self._check_held()
         with writing(self.folder / JOURNAL):
             self._stream.write(msgspec.json.encode(episode) + b"\n")
             self._stream.flush()
@@ -72,7 +84,11 @@ class EpisodeJournal:
         self._note(episode)
 
     def seal(self) -> int:
-        """Writes episodes.parquet and the index, drops the journal; returns the episode count."""
+        """Writes episodes.parquet and the index, drops the journal; returns the episode count.
+
+        Nothing can be added afterwards. Raises StateError as `add` does.
+        """
+        self._check_held()
         self._stream.close()
         episodes = sorted(iter_episodes(self.folder, empty=True), key=lambda e: e.episode_id)
         write_records(self.folder / PARQUET, episodes, arrow_schema(Episode))
@@ -80,15 +96,21 @@ class EpisodeJournal:
         write_bytes(self.folder / INDEX, msgspec.json.format(msgspec.json.encode(index)))
         (self.folder / JOURNAL).unlink()
         (self.folder / BEGUN).unlink(missing_ok=True)
+        self._lock.release()
         return len(episodes)
 
     def close(self) -> None:
         """Leaves the journal for a later resume, if there is anything in it."""
         self._stream.close()
-        if self._made and not (self.finished or self.unanswered or (self.folder / INDEX).exists()):
+        if not self._lock.held:
+            return
+        empty = not (self.finished or self.unanswered or (self.folder / INDEX).exists())
+        if self._made and empty:
             (self.folder / JOURNAL).unlink(missing_ok=True)
             (self.folder / BEGUN).unlink(missing_ok=True)
-            with suppress(OSError):  # somebody else wrote into it meanwhile
+        self._lock.release()
+        if self._made and empty:
+            with suppress(OSError):  # somebody else writes into it by now
                 self.folder.rmdir()
 
     def __enter__(self) -> "EpisodeJournal":
@@ -101,6 +123,10 @@ class EpisodeJournal:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _check_held(self) -> None:
+        if not self._lock.held:
+            raise StateError(f"{self.folder} is not this journal's any more: open it anew")
 
     def _note(self, episode: Episode) -> None:
         if episode.ended_by is EndedBy.SERVER_ERROR:
@@ -160,9 +186,14 @@ def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
     """
     folder = Path(folder)
     sealed, journal = folder / PARQUET, folder / JOURNAL
-    if not sealed.exists() and not journal.exists() and not empty:
-        raise CorpusFolderError(f"no episodes in {folder}: it needs {PARQUET} from a rollout")
-    lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+    try:  # before the Parquet file is looked for: a rollout that ends now drops it last
+        lines = journal.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        lines = []
+        if not sealed.exists() and not empty:
+            raise CorpusFolderError(
+                f"no episodes in {folder}: it needs {PARQUET} from a rollout"
+            ) from None
     chosen = _choose_lines(lines)
     if sealed.exists():
         for episode in iter_records(sealed, Episode):

@@ -43,26 +43,6 @@ def writing(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {output_reason(e)}") from e
 
 
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Keeps `folder` for this process until the block ends or the process dies.
-
-    Raises OutputError where another one has it.
-    """
-    import fcntl
-
-    with writing(folder):
-        stream = (folder / "lock").open("a")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"another run is writing {folder.parent}: wait for it, or choose another --out"
-            ) from None
-        yield
-
-
 def output_reason(error: OSError) -> str:
     """What the operator can put right about a failed write."""
     if error.errno == errno.ENOSPC:

@@ -13,7 +13,8 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
 from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
-from envbuild.io.files import only_writer, write_bytes, writing
+from envbuild.io.files import write_bytes, writing
+from envbuild.io.locks import only_writer
 from envbuild.manifest.hand_out import hand_out_questions, remove_questions
 from envbuild.manifest.layout import FORMAT, INDEX_FILE, PARTS_FOLDER
 from envbuild.manifest.make_part import PartCounts, make_part
@@ -71,7 +72,7 @@ def build_manifest(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     # shards build side by side; two whole runs would remove each other's parts
-    with only_writer(folder) if shard is None else nullcontext():
+    with only_writer(folder, of=out) if shard is None else nullcontext():
         _begin(folder, configuration)
         parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
         if not parts:

@@ -16,7 +16,8 @@ from envbuild.corpora.folder_files import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
 from envbuild.corpora.source import Source
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import ConfigurationError
-from envbuild.io.files import only_writer, sha256_file, write_bytes, writing
+from envbuild.io.files import sha256_file, write_bytes, writing
+from envbuild.io.locks import only_writer
 from envbuild.materialize.assemble import assemble
 from envbuild.materialize.names import safe_name
 from envbuild.materialize.units import build_unit, build_unit_singly, iter_units, remove_temporary
@@ -92,7 +93,7 @@ def build_corpus(
     own = parts / f"{shard[0]}-of-{shard[1]}"
     with writing(own):
         own.mkdir(exist_ok=True)
-    with only_writer(own):
+    with only_writer(own, of=root):
         remove_temporary(own)
         units = iter_units(
             source.databases(), root, shard=shard, link=link, limit=limit, split=split

@@ -1,12 +1,14 @@
 """The episodes folder survives a kill, resumes, and reads back what was written."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from envbuild.errors import ConfigurationError, CorpusFolderError
+from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError, StateError
 from envbuild.io.episodes import JOURNAL, PARQUET, EpisodeJournal, iter_episodes, read_index
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 
@@ -51,6 +53,60 @@ def test_a_kill_loses_nothing_finished(tmp_path: Path) -> None:
         assert journal.finished == {"a/0", "b/0"}
         journal.add(episode("c/0"))
         assert journal.seal() == 3
+
+
+def test_a_second_writer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        journal.add(episode("a/0"))
+        for other in (CONFIGURATION, {"model": "another"}):
+            with pytest.raises(OutputError, match=f"another run is writing {tmp_path}: wait"):
+                EpisodeJournal(tmp_path, configuration=other)
+        journal.add(episode("b/0"))
+        assert [e.episode_id for e in iter_episodes(tmp_path)] == ["a/0", "b/0"]
+        assert journal.seal() == 2
+        with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as later:  # sealed: free
+            with pytest.raises(StateError):
+                journal.add(episode("c/0"))
+            journal.close()
+            with pytest.raises(OutputError):
+                EpisodeJournal(tmp_path, configuration=CONFIGURATION)
+            later.add(episode("c/0"))
+            assert later.seal() == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["episodes.json", PARQUET]
+
+
+def test_a_refused_configuration_leaves_the_folder_free(tmp_path: Path) -> None:
+    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
+    with pytest.raises(ConfigurationError, match="another model"):
+        EpisodeJournal(tmp_path, configuration=CONFIGURATION | {"model": "n"})
+    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
+
+
+def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path: Path) -> None:
+    """The parent is killed while its child lives on: only then is the folder free."""
+    program = (
+        "import os, sys, time; from pathlib import Path;"
+        "from tests.io.test_episodes import episode, CONFIGURATION;"
+        "from envbuild.io.episodes import EpisodeJournal;"
+        f"j = EpisodeJournal(Path({str(tmp_path)!r}), configuration=CONFIGURATION);"
+        "j.add(episode('a/0')); child = os.fork();"
+        "(j.close(), time.sleep(30)) if not child else (print(child, flush=True), time.sleep(30))"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            time.sleep(0.2)  # the child's close has come and gone
+            with pytest.raises(OutputError, match="another run"):
+                EpisodeJournal(tmp_path, configuration=CONFIGURATION)
+            parent.kill()
+            parent.wait()
+            os.kill(child, 0)  # still there
+            with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+                assert journal.finished == {"a/0"}
+        finally:
+            os.kill(child, 9)
 
 
 def test_a_resume_adds_to_a_sealed_folder(tmp_path: Path) -> None:
