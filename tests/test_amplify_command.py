@@ -25,7 +25,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = []
     for number, name in enumerate(("shop", "kiosk")):
         file = root / "raw" / "database" / name / f"{name}.sqlite"
-        file.parent.mkdir(parents=True)
+        described = file.parent / "database_description" / "shop.csv"
+        described.parent.mkdir(parents=True)
+        described.write_text(f"original_column_name,column_description\ntitle,of a {name}\n")
         connection = apsw.Connection(str(file))
         connection.execute(SHOP)
         connection.close()
@@ -104,6 +106,15 @@ def test_the_same_bytes_for_any_workers_and_shards_and_after_a_kill(
     (tmp_path / "killed" / "tiny" / "databases.parquet").unlink()
     run("amplify", source, "--out", tmp_path / "killed", "--guided")
     assert content(tmp_path / "killed") == one
+
+
+def test_column_descriptions_come_along(source: Path, tmp_path: Path) -> None:
+    run("amplify", source, "--out", tmp_path, "--workers", 1)
+    own, grown = (
+        {file.relative_to(root): file.read_bytes() for file in root.glob("databases/*/*/*.csv")}
+        for root in (source, tmp_path / "tiny")
+    )
+    assert len(own) == 2 and grown == own
 
 
 def test_another_configuration_is_refused(source: Path, tmp_path: Path) -> None:

@@ -9,15 +9,13 @@ import msgspec
 from envbuild.errors import CorpusError
 from envbuild.io.files import atomic_path, writing
 from envbuild.materialize.catalogue import Built, TableCounts, database_row, table_rows
+from envbuild.materialize.descriptions import copy_descriptions
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.schema.read import read_tables
 from envbuild.sql.connect import Connection
 from envbuild.sql.files.ready_file import fold_in_log, open_ready, put_out_of_wal_mode
 from envbuild.sql.files.row_counts import count_table_rows
 from envbuild.sql.files.undecodable import find_undecodable
-
-DESCRIPTIONS = "database_description"
-"""BIRD's folder of CSV files, one a table, that say what its columns and values mean."""
 
 
 def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
@@ -44,19 +42,8 @@ def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
                 built = _catalogue(connection, record)
         finally:
             _drop_logs(temporary)
-    described = _copy_descriptions(source.parent, path.parent)
+    described = copy_descriptions(source.parent, path.parent)
     return msgspec.structs.replace(built, description_files=described)
-
-
-def _copy_descriptions(source: Path, target: Path) -> int:
-    """Copies `database_description/*.csv` beside the database; how many there are."""
-    folder = source / DESCRIPTIONS
-    files = sorted(folder.glob("*")) if folder.is_dir() else []
-    described = [file for file in files if file.suffix.lower() == ".csv" and file.is_file()]
-    for file in described:
-        with atomic_path(target / DESCRIPTIONS / file.name) as temporary:
-            shutil.copyfile(file, temporary)
-    return len(described)
 
 
 def _catalogue(connection: Connection, record: DatabaseRecord) -> Built:

@@ -7,6 +7,7 @@ import msgspec
 from envbuild.errors import CorpusError
 from envbuild.io.files import sha256_file, write_bytes
 from envbuild.materialize.catalogue import TableCounts, database_row, table_rows
+from envbuild.materialize.descriptions import copy_descriptions
 from envbuild.records.amplified import AmplifySettings, Gold, Growth
 from envbuild.records.corpus import DatabaseRow, Reject, TableRow
 from envbuild.schema.read import read_schema
@@ -65,6 +66,9 @@ def read_part(path: Path) -> list[Outcome]:
 
 
 def _finish(unit: Unit, outcomes: list[Outcome]) -> int:
+    for entry in unit.entries:
+        new = Path(unit.root) / entry.database.sqlite_file
+        copy_descriptions(Path(entry.source).parent, new.parent)
     write_bytes(Path(unit.root) / unit.part, msgspec.msgpack.encode(outcomes))
     return len(outcomes)
 
