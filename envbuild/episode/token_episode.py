@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from envbuild.episode.chat import Tokenizer, cut_at_stop, render_observation
+from envbuild.episode.chat import Tokenizer, render_observation
 from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.running import RunningEpisode
+from envbuild.episode.stops import TurnCutter
 from envbuild.errors import StateError
 from envbuild.records.episode import EndedBy, Episode, Task, TokenRequest
 
@@ -29,9 +30,8 @@ class TokenEpisode(RunningEpisode):
         self.response_mask: list[int] = []
         self.response_logprobs: list[float] = []
         self._has_logprobs = True
-        self._message_end = tuple(tokenizer.encode(self.chat.message_end))
-        encoded = [tuple(tokenizer.encode(stop)) for stop in self.chat.stop]
-        self.stop_ids: tuple[int, ...] = tuple(ids[0] for ids in encoded if len(ids) == 1)
+        self._cutter = TurnCutter(self.chat, tokenizer)
+        self.stop_ids = self._cutter.stop_ids
         """The stop texts that are one token each."""
 
     def next_request(self) -> TokenRequest | None:
@@ -49,26 +49,24 @@ class TokenEpisode(RunningEpisode):
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> str:
         """Takes the sampled ids and returns the observation; empty when the episode is over.
 
-        `ids` may end in a stop token or not; what stands behind one, or past the request's limit,
-        is dropped. Raises StateError after the end, or where logprobs and ids differ in number.
+        Both may be any sequence of numbers, an array too. `ids` may end in a stop text or not; what
+        stands behind one, or past the request's limit, is dropped from the ids as from the text.
+        Raises StateError after the end, or where logprobs and ids differ in number.
         """
         if self.over:
             raise StateError("the episode is over: reset before another step")
         if logprobs is not None and len(logprobs) != len(ids):
             raise StateError(f"{len(logprobs)} log-probabilities for {len(ids)} tokens")
-        sampled = list(ids[: self._most_tokens()])
-        stop = next((at for at, token in enumerate(sampled) if token in self.stop_ids), None)
-        sampled = sampled if stop is None else sampled[: stop + 1]
-        truncated = stop is None and len(sampled) == self._most_tokens()
-        self._append(sampled, mask=1, logprobs=logprobs and logprobs[: len(sampled)])
-        spoken = sampled if stop is None else sampled[:-1]
-        text, _ = cut_at_stop(self.chat, self.tokenizer.decode(spoken))
-        observation = self.machine.take(text, tokens=len(sampled), truncated=truncated)
+        most = self._most_tokens()
+        turn = self._cutter.cut([int(token) for token in ids[:most]])
+        kept = len(turn.ids)
+        self._append(turn.ids, mask=1, logprobs=None if logprobs is None else logprobs[:kept])
+        truncated = kept == most and not turn.stopped
+        observation = self.machine.take(turn.text, tokens=kept, truncated=truncated)
         if self.over:
             return ""
-        closed = tuple(sampled[-len(self._message_end) :]) == self._message_end
         shown = render_observation(self.chat, observation)
-        added = self.tokenizer.encode(shown if closed else self.chat.message_end + shown)
+        added = self.tokenizer.encode(shown if turn.closed else self.chat.message_end + shown)
         if len(self.response_ids) + len(added) >= self.settings.episode_tokens:
             self.machine.stop(EndedBy.TOKEN_BUDGET)
             return ""
@@ -92,5 +90,7 @@ class TokenEpisode(RunningEpisode):
     def _append(self, ids: Sequence[int], *, mask: int, logprobs: Sequence[float] | None) -> None:
         self.response_ids += ids
         self.response_mask += [mask] * len(ids)
-        self.response_logprobs += [0.0] * len(ids) if logprobs is None else logprobs
+        self.response_logprobs += (
+            [0.0] * len(ids) if logprobs is None else [float(logprob) for logprob in logprobs]
+        )
         self._has_logprobs = self._has_logprobs and logprobs is not None

@@ -81,7 +81,7 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stop(self) -> tuple[str, ...]:
         """The texts at which a completion ends."""
-        return (self.message_end, self.end_of_text)
+        return tuple(stop for stop in (self.message_end, self.end_of_text) if stop)
 
 
 class TextRequest(msgspec.Struct, frozen=True, kw_only=True):
