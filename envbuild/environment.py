@@ -30,6 +30,7 @@ from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.views import ViewCache
 from envbuild.errors import StateError
+from envbuild.manifest.judging import Judging
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.episode import (
     ChatFormat,
@@ -80,11 +81,14 @@ class Environment:
         seed: int = 0,
         views: ViewCache | None = None,
         tokenizer: Tokenizer | None = None,
+        rerun_golds: bool = False,
     ) -> None:
         """`tokenizer` counts the tokens of text episodes (a Hugging Face one: `HubTokenizer`).
 
         Without one they are estimated at four characters a token: that ends an episode, and cuts
-        only what no tokenizer could fit.
+        only what no tokenizer could fit. `rerun_golds`: judge by golds run here, each once a
+        process, instead of those stored. Raises CorpusFolderError without it where another version
+        of SQLite made the stored ones.
         """
         self.manifest = manifest
         self.settings = settings
@@ -97,6 +101,9 @@ class Environment:
         self.views = views or ViewCache()
         self.tokenizer = tokenizer
         self._variant_store = VariantStore(manifest.root)
+        self._judging = Judging(
+            manifest, rerun_golds=rerun_golds, open_variant=self._variant_store.session
+        )
         self.renew_locks()
         renew_in_children(self)
         self._current: TextEpisode | None = None
@@ -107,8 +114,8 @@ class Environment:
     ) -> "Environment":
         """The environment over the manifest folder; `settings` may name a preset.
 
-        `options` are the constructor's. Raises CorpusFolderError where there is no manifest,
-        UnknownNameError for an unknown preset.
+        `options` are the constructor's. Raises CorpusFolderError where there is no manifest, or
+        its golds are another SQLite's; UnknownNameError for an unknown preset.
         """
         chosen = load_preset(settings) if isinstance(settings, str) else settings
         return cls(open_manifest(Path(manifest)), settings=chosen, **options)
@@ -154,8 +161,9 @@ class Environment:
     def score(self, episode: Episode) -> RewardBreakdown:
         """What a finished episode earned, before its group's consensus is known.
 
-        The gold comes from the manifest and is not run. An episode that its server failed is
-        unscored. Raises UnknownNameError where the manifest does not hold the episode's row.
+        The gold comes from the manifest and is not run, unless `rerun_golds` asks for it. An
+        episode that its server failed is unscored. Raises UnknownNameError where the manifest does
+        not hold the episode's row, CorpusError where its database has changed.
         """
         row = self.row(episode.row_id)
         if episode.ended_by is EndedBy.SERVER_ERROR:
@@ -198,9 +206,8 @@ class Environment:
             return self.manifest.row(row)
 
     def gold(self, row: ManifestRow, variant: str = "") -> GoldResult:
-        """The row's stored gold result."""
-        with self._reading:
-            return self.manifest.gold(row.gold_id, variant)
+        """The row's gold result: the stored one, or the one run here where that is asked for."""
+        return self._judging.gold(row, variant)
 
     def reset(
         self, row: ManifestRow | str, *, candidate: int = 0, step: int | None = None
@@ -263,7 +270,7 @@ class Environment:
 
     def _open_view(self, row: ManifestRow) -> EpisodeDatabase:
         return self.views.open(
-            self.manifest.database_path(row),
+            self._judging.database_path(row),
             row.tables,
             digest=row.database_sha256,
             limits=self.limits,
@@ -276,7 +283,7 @@ class Environment:
         """
         if self.settings.evaluation:
             return
-        visible = self.manifest.database_path(row)
+        visible = self._judging.database_path(row)
         for name in row.variants:
             gold = self.gold(row, name)
             if can_judge(gold):

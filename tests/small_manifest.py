@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+import msgspec
 
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import write_records
@@ -16,6 +17,7 @@ from envbuild.manifest.layout import (
     ROWS_FILE,
 )
 from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.results import digest_rows, encode_rows
@@ -83,7 +85,8 @@ def write_small_manifest(root: Path) -> Path:
             golds.append(gold)
     write_records(manifest / ROWS_FILE, rows, ROW_SCHEMA)
     write_records(manifest / GOLD_FILE, golds, GOLD_SCHEMA)
-    (manifest / INDEX_FILE).write_text(f'{{"format": "{FORMAT}"}}')
+    index = {"format": FORMAT, "versions": {"sqlite": SQLITE_VERSION}}
+    (manifest / INDEX_FILE).write_bytes(msgspec.json.encode(index))
     return manifest
 
 

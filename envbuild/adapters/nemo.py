@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import next_candidate, shared_rollouts
+from envbuild.adapters.rollouts import Rollouts, next_candidate, shared_rollouts
 from envbuild.episode.final import final_sql
 from envbuild.episode.parse import parse_completion
 from envbuild.episode.text_episode import TextEpisode
@@ -43,6 +43,8 @@ class EpisodeServerConfig(BaseResourcesServerConfig):  # type: ignore[misc]  # n
 
     manifest: str = ""
     """Manifest folder; empty: $ENVBUILD_MANIFEST."""
+    rerun_golds: bool = False
+    """Judge by golds run here, each once, not by those in the manifest."""
 
 
 class EpisodeSeedRequest(BaseSeedSessionRequest):  # type: ignore[misc]  # as above
@@ -93,7 +95,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
     ) -> BaseSeedSessionResponse:
         """Opens the row's episode for this session."""
         ticket = msgspec.json.decode(body.env_json, type=Ticket)
-        rollouts = shared_rollouts(self.config.manifest or None)
+        rollouts = self._rollouts()
         session = request.session[SESSION_ID_KEY]
         if (left := self._episodes.pop(session, None)) is not None:
             left.close()
@@ -108,7 +110,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         try:
             if not episode.over:
                 await asyncio.to_thread(_answer, episode, _said(body.response))
-            rollouts = shared_rollouts(self.config.manifest or None)
+            rollouts = self._rollouts()
             (played,) = await asyncio.to_thread(rollouts.finish_alone, [episode])
         finally:
             episode.close()
@@ -120,6 +122,9 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
             breakdown=msgspec.to_builtins(played.breakdown),
             ended_by=str(played.episode.ended_by),
         )
+
+    def _rollouts(self) -> Rollouts:
+        return shared_rollouts(self.config.manifest or None, rerun_golds=self.config.rerun_golds)
 
     def _route(self, name: str) -> Any:
         async def call(request: Request) -> str:

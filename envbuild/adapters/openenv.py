@@ -153,9 +153,9 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
         return [self.get_task(split, index) for index in range(min(100, self.num_tasks(split)))]
 
 
-def make_app(manifest: Path, *, sessions: int = 256) -> Any:
+def make_app(manifest: Path, *, sessions: int = 256, rerun_golds: bool = False) -> Any:
     """The FastAPI application; every session has an environment of its own."""
-    rollouts = Rollouts(manifest)
+    rollouts = Rollouts(manifest, rerun_golds=rerun_golds)
     return create_fastapi_app(
         lambda: EpisodeEnvironment(rollouts),
         Completion,

@@ -25,6 +25,7 @@ from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.views import ViewCache
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import sha256_file
+from envbuild.manifest.judging import refuse_other_engine
 from envbuild.manifest.layout import ROWS_FILE
 from envbuild.manifest.read import open_manifest
 from envbuild.records.corpus import EVALUATION_SPLITS
@@ -36,6 +37,8 @@ from envbuild.reward.tiers import settings_sha256
 
 MANIFEST_VARIABLE = "ENVBUILD_MANIFEST"
 """Where an adapter looks for the manifest folder that its trainer's configuration does not name."""
+RERUN_VARIABLE = "ENVBUILD_RERUN_GOLDS"
+"""`1` asks every adapter to judge by golds run here, as its own setting `rerun_golds` does."""
 DEFAULT_REWARD = RewardSettings()
 QWEN = ChatFormat()
 
@@ -52,9 +55,16 @@ class Rollouts:
         chat: ChatFormat = QWEN,
         seed: int = 0,
         settings: dict[str, Any] | None = None,
+        rerun_golds: bool = False,
     ) -> None:
-        """`settings`: fields of EpisodeSettings that replace those of a ticket's preset."""
+        """`settings`: fields of EpisodeSettings that replace those of a ticket's preset.
+
+        `rerun_golds`: as for an Environment; raises CorpusFolderError as it does.
+        """
         self.manifest = open_manifest(manifest)
+        self.rerun_golds = rerun_golds
+        if not rerun_golds:
+            refuse_other_engine(self.manifest)
         self.reward = reward
         self.prompts = prompts or load_prompts()
         self.chat = chat
@@ -105,6 +115,7 @@ class Rollouts:
                     chat=self.chat,
                     seed=self.seed,
                     views=self._views,
+                    rerun_golds=self.rerun_golds,
                 )
             return self._environments[key]
 
@@ -178,17 +189,19 @@ class Rollouts:
         return self.environment(ticket.preset, schema=ticket.schema, gate_steps=ticket.gate_steps)
 
 
-def shared_rollouts(manifest: str | Path | None = None) -> Rollouts:
+def shared_rollouts(manifest: str | Path | None = None, *, rerun_golds: bool = False) -> Rollouts:
     """This process's rollouts over a manifest folder; without one, $ENVBUILD_MANIFEST's.
 
-    Raises ConfigurationError where neither names one.
+    $ENVBUILD_RERUN_GOLDS asks for golds to be run here where `rerun_golds` does not. Raises
+    ConfigurationError where no manifest is named, CorpusFolderError where its golds cannot be used.
     """
     folder = manifest or os.environ.get(MANIFEST_VARIABLE)
     if not folder:
         raise ConfigurationError(
             f"no manifest: set ${MANIFEST_VARIABLE} or name it in the trainer's configuration"
         )
-    return _opened(str(Path(folder).absolute()))
+    rerun = rerun_golds or _is_set(RERUN_VARIABLE)
+    return _opened(str(Path(folder).absolute()), rerun)
 
 
 def next_candidate(ticket: Ticket) -> int:
@@ -206,6 +219,13 @@ _candidates: Counter[tuple[str, int]] = Counter()
 _counting = threading.Lock()
 
 
+def _is_set(variable: str) -> bool:
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        raise ConfigurationError(f"${variable} takes 1 or 0, got {value!r}")
+    return value == "1"
+
+
 @cache
-def _opened(folder: str) -> Rollouts:
-    return Rollouts(Path(folder))
+def _opened(folder: str, rerun_golds: bool) -> Rollouts:
+    return Rollouts(Path(folder), rerun_golds=rerun_golds)

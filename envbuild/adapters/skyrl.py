@@ -32,11 +32,14 @@ except ModuleNotFoundError as e:
 MODES = ("conversation", "string")
 
 
-def register_environment(*, mode: str = "conversation", manifest: str | None = None) -> None:
+def register_environment(
+    *, mode: str = "conversation", manifest: str | None = None, rerun_golds: bool = False
+) -> None:
     """Registers the environment; call it in the Ray task that starts the trainer.
 
     SkyRL has no configuration for an environment it does not know, so what it needs is given here:
-    the `mode` that `use_conversation_multi_turn` asks for, and the manifest ($ENVBUILD_MANIFEST).
+    the `mode` that `use_conversation_multi_turn` asks for, the manifest ($ENVBUILD_MANIFEST), and
+    whether golds are run here instead of taken from it ($ENVBUILD_RERUN_GOLDS).
     """
     if mode not in MODES:
         raise UnknownNameError("multi-turn mode", mode, MODES)
@@ -44,7 +47,7 @@ def register_environment(*, mode: str = "conversation", manifest: str | None = N
     register(
         id=ENV_CLASS,
         entry_point="envbuild.adapters.skyrl:EpisodeEnv",
-        kwargs={"mode": mode, "manifest": manifest},
+        kwargs={"mode": mode, "manifest": manifest, "rerun_golds": rerun_golds},
     )
 
 
@@ -58,11 +61,12 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
         *,
         mode: str = "conversation",
         manifest: str | None = None,
+        rerun_golds: bool = False,
     ) -> None:
-        """`mode` and `manifest` come from `register_environment`; `env_config` is not used."""
+        """The keywords come from `register_environment`; `env_config` is not used."""
         super().__init__()
         self.mode = mode
-        self.rollouts = shared_rollouts(manifest)
+        self.rollouts = shared_rollouts(manifest, rerun_golds=rerun_golds)
         self.ticket = msgspec.json.decode(extras["env_json"], type=Ticket)
         given = extras.get("candidate")
         self.candidate = next_candidate(self.ticket) if given is None else int(given)

@@ -37,6 +37,7 @@ class EpisodeRow(vf.TaskData):  # type: ignore[misc]  # verifiers is absent wher
 
     env_json: str
     manifest: str = ""
+    rerun_golds: bool = False
 
 
 class EpisodeTask(vf.Task[EpisodeRow]):  # type: ignore[misc]  # as above
@@ -66,6 +67,8 @@ class EpisodeTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # as above
     """Folder of `envbuild export MANIFEST --to verifiers`."""
     manifest: str = ""
     """Manifest folder; empty: $ENVBUILD_MANIFEST."""
+    rerun_golds: bool = False
+    """Judge by golds run here, each once, not by those in the manifest."""
     split: str = "train"
 
 
@@ -82,6 +85,7 @@ class EpisodeTaskset(vf.Taskset[EpisodeTask, EpisodeTasksetConfig]):  # type: ig
                     prompt=row["prompt"],
                     env_json=row["env_json"],
                     manifest=self.config.manifest,
+                    rerun_golds=self.config.rerun_golds,
                 )
                 yield EpisodeTask(asked, self.config.task)
 
@@ -114,7 +118,7 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):  # type: ignore[misc]  #
         **_: Any,
     ) -> Any:
         """Plays the task's episode to its end and leaves the outcome in `trace.info`."""
-        rollouts = shared_rollouts(data.manifest or None)
+        rollouts = shared_rollouts(data.manifest or None, rerun_golds=data.rerun_golds)
         ticket = msgspec.json.decode(data.env_json, type=Ticket)
         episode = await asyncio.to_thread(
             rollouts.start_text, ticket, candidate=next_candidate(ticket)

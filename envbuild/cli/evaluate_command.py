@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import FINDINGS, JsonOption, SeedOption, print_json, warn
+from envbuild.cli.options import (
+    FINDINGS,
+    JsonOption,
+    RerunGoldsOption,
+    SeedOption,
+    print_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +54,7 @@ def evaluate(
         int, typer.Option("--rows", min=1, help="Seeded sample of this many questions.")
     ] = DEFAULT_ROWS,
     every: Annotated[bool, typer.Option("--all", help="Every question, no sample.")] = False,
+    rerun_golds: RerunGoldsOption = False,
     seed: SeedOption = 0,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for evaluation.parquet and .json.")
@@ -60,6 +68,8 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """EX official and strict with intervals, behaviour, and where the rules disagree.
+
+    With --predictions there is no manifest: every gold is run.
 
     Examples: envbuild evaluate episodes/ --html page.html;
     envbuild evaluate --predictions dev.json --benchmark bird bird/dev/
@@ -76,7 +86,9 @@ def evaluate(
         )
         folder = out
     else:
-        run = evaluate_episodes(source, manifest=manifest, rows=count, seed=seed)
+        run = evaluate_episodes(
+            source, manifest=manifest, rows=count, seed=seed, rerun_golds=rerun_golds
+        )
         folder = out or source
     for sentence in run.warnings:
         warn(sentence)

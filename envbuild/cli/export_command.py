@@ -46,7 +46,8 @@ def export(
     from envbuild.cli.tables import print_table
     from envbuild.episode.prompts import load_prompts
 
-    rollouts = Rollouts(manifest, prompts=load_prompts(prompts))
+    # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
+    rollouts = Rollouts(manifest, prompts=load_prompts(prompts), rerun_golds=True)
     written = export_manifest(
         out, to=to, rollouts=rollouts, preset=preset, schema=schema, schedule=schedule
     )

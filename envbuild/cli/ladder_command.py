@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import JsonOption, print_json, warn
+from envbuild.cli.options import JsonOption, RerunGoldsOption, print_json, warn
 
 if TYPE_CHECKING:
     from envbuild.records.evaluation import Rung
@@ -24,6 +24,7 @@ def ladder(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")
     ] = None,
+    rerun_golds: RerunGoldsOption = False,
     json: JsonOption = False,
 ) -> None:
     """The same questions over the gold tables, 32 distractors more, and the full schema.
@@ -45,7 +46,7 @@ def ladder(
     same = {n: same_views(folder / n, folder / whole) for n in rows if n != whole}
     episodes = {size.name: folder / size.name / "episodes" for size in LADDER}
     played = [(name, path) for name, path in episodes.items() if path.is_dir()]
-    rungs = evaluate_ladder(played) if played else []
+    rungs = evaluate_ladder(played, rerun_golds=rerun_golds) if played else []
     if html is not None and rungs:
         _write_page(html, folder, rungs)
     if json:

@@ -43,6 +43,12 @@ ExtraOption = Annotated[
     int | None, typer.Option("--extra", min=0, help="The gold tables and exactly this many.")
 ]
 FullOption = Annotated[bool, typer.Option("--full", help="Every table of the database.")]
+RerunGoldsOption = Annotated[
+    bool,
+    typer.Option(
+        "--rerun-golds", help="Judge by golds run here, each once, not by those in the manifest."
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envbuild.cli.options import JsonOption, SeedOption, print_json, warn
+from envbuild.cli.options import JsonOption, RerunGoldsOption, SeedOption, print_json, warn
 from envbuild.cli.play_words import HELP, completion_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def play(
         int | None,
         typer.Option("--step", min=0, help="Training step that sets the submit gate."),
     ] = None,
+    rerun_golds: RerunGoldsOption = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,6 +58,7 @@ def play(
         settings=load_preset(preset, schema="full" if full_schema else "withheld"),
         prompts=load_prompts(prompts),
         seed=seed,
+        rerun_golds=rerun_golds,
     )
     row_id = row if row is not None else _first_row(environment)
     say = warn if as_json else typer.echo

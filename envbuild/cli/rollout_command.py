@@ -11,6 +11,7 @@ from envbuild.cli.options import (
     FINDINGS,
     JsonOption,
     QuietOption,
+    RerunGoldsOption,
     SeedOption,
     print_json,
     warn,
@@ -72,6 +73,7 @@ def rollout(
             "--trace", help="Show the first episode still to be asked as it goes (stderr)."
         ),
     ] = False,
+    rerun_golds: RerunGoldsOption = False,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -96,7 +98,13 @@ def rollout(
     settings = load_preset(
         preset, schema="full" if full_schema else "withheld", evaluation=evaluation
     )
-    env = Environment.open(manifest, settings=settings, prompts=load_prompts(prompts), seed=seed)
+    env = Environment.open(
+        manifest,
+        settings=settings,
+        prompts=load_prompts(prompts),
+        seed=seed,
+        rerun_golds=rerun_golds,
+    )
     chosen = choose_rows(env, rows=rows, named=row or ())
     sampling = _sampling(evaluation, temperature, top_p, top_k)
     configuration = _configuration(env, manifest, model, sampling, step)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import FINDINGS, JsonOption, print_json
+from envbuild.cli.options import FINDINGS, JsonOption, RerunGoldsOption, print_json
 
 if TYPE_CHECKING:
     from envbuild.records.episode import Episode
@@ -26,13 +26,14 @@ def score(
     verdict: Annotated[
         str, typer.Option("--verdict", help="What counts as equivalent; published: bag@1.")
     ] = "bag@1",
+    rerun_golds: RerunGoldsOption = False,
     json: JsonOption = False,
 ) -> None:
     """What each episode earned, consensus within its group included.
 
     Writes rewards.parquet beside the episodes. Gold results come from the manifest; nothing runs
-    gold again. Exit 1 where a gold cannot be scored, or a server failed an episode: the reward is
-    null, never 0.
+    gold again unless --rerun-golds asks. Exit 1 where a gold cannot be scored, or a server failed
+    an episode: the reward is null, never 0.
 
     Example: envbuild score episodes/
     """
@@ -45,7 +46,9 @@ def score(
 
     row_equality(verdict)  # an unknown name is said before anything runs
     env = Environment.open(
-        manifest or manifest_of(episodes), reward=RewardSettings(verdict=verdict)
+        manifest or manifest_of(episodes),
+        reward=RewardSettings(verdict=verdict),
+        rerun_golds=rerun_golds,
     )
     played = {episode.episode_id: episode for episode in iter_episodes(episodes)}
     breakdowns = list(score_groups(env, played.values()))

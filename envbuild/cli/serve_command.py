@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import warn
+from envbuild.cli.options import RerunGoldsOption, warn
 from envbuild.errors import UsageError
 
 
@@ -24,6 +24,7 @@ def serve(
     sessions: Annotated[
         int, typer.Option("--sessions", min=1, help="Episodes at once, at most.")
     ] = 256,
+    rerun_golds: RerunGoldsOption = False,
 ) -> None:
     """The manifest's questions as an environment server.
 
@@ -35,6 +36,6 @@ def serve(
         raise UsageError("say which protocol to speak; there is one: --openenv")
     from envbuild.adapters.openenv import make_app, run_server
 
-    app = make_app(manifest, sessions=sessions)
+    app = make_app(manifest, sessions=sessions, rerun_golds=rerun_golds)
     warn(f"serving {manifest} on http://{host}:{port or '(a free port)'}")
     run_server(app, host=host, port=port)

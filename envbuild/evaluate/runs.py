@@ -16,6 +16,7 @@ from envbuild.evaluate.predicted import BENCHMARKS, judge_predictions, load_benc
 from envbuild.evaluate.predictions import questions_in_place, quote_some, read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import BEGUN, INDEX, JOURNAL, iter_episodes, read_configuration
+from envbuild.manifest.judging import Judging
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 from envbuild.records.episode import EndedBy, Episode
@@ -44,18 +45,24 @@ class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evaluate_episodes(
-    folder: Path, *, manifest: Path | None = None, rows: int | None = None, seed: int = 0
+    folder: Path,
+    *,
+    manifest: Path | None = None,
+    rows: int | None = None,
+    seed: int = 0,
+    rerun_golds: bool = False,
 ) -> EvaluationRun:
     """EX, behaviour, exploration and literals of the episodes in `folder`.
 
     `rows` keeps the episodes of that many questions, drawn by `seed`; None keeps all.
-    Raises CorpusFolderError where the folder or its manifest is missing.
+    `rerun_golds`: see `Judging`. Raises CorpusFolderError where the folder or its manifest is
+    missing, or its golds are another SQLite's; CorpusError where a database has changed.
     """
     opened = open_manifest(manifest or manifest_of(folder))
     episodes = list(iter_episodes(folder))
     chosen = set(draw_questions([e.row_id for e in episodes], rows=rows, seed=seed))
     kept = [episode for episode in episodes if episode.row_id in chosen]
-    judged = list(_judge(opened, kept))
+    judged = list(_judge(opened, kept, rerun_golds=rerun_golds))
     verdicts = [one.verdict for one in judged]
     evaluation = evaluate_answers(
         verdicts,
@@ -137,12 +144,12 @@ def evaluate_predictions(
     )
 
 
-def evaluate_ladder(rungs: Sequence[tuple[str, Path]]) -> list[Rung]:
+def evaluate_ladder(rungs: Sequence[tuple[str, Path]], *, rerun_golds: bool = False) -> list[Rung]:
     """One rung a (name, episodes folder), over the questions that every folder holds.
 
-    Raises UsageError where the folders share no question.
+    Raises UsageError where the folders share no question, and as `evaluate_episodes` does.
     """
-    judged = [(name, _judge_folder(folder)) for name, folder in rungs]
+    judged = [(name, _judge_folder(folder, rerun_golds)) for name, folder in rungs]
     shared = set.intersection(*({_question(one) for one in found} for _, found in judged))
     if not shared:
         raise UsageError("these episodes folders share no question: roll out the same rows on each")
@@ -178,12 +185,12 @@ def manifest_of(folder: Path) -> Path:
     return path if path.is_absolute() else folder / path
 
 
-def view_opener(manifest: Manifest, views: ViewCache) -> OpenView:
+def view_opener(judging: Judging, views: ViewCache) -> OpenView:
     """What opens a row's view for judging."""
 
     @contextmanager
     def open_view(row: ManifestRow) -> Iterator[Session]:
-        database = views.open(manifest.database_path(row), row.tables, digest=row.database_sha256)
+        database = views.open(judging.database_path(row), row.tables, digest=row.database_sha256)
         try:
             yield database.session
         finally:
@@ -192,19 +199,23 @@ def view_opener(manifest: Manifest, views: ViewCache) -> OpenView:
     return open_view
 
 
-def _judge_folder(folder: Path) -> list[JudgedEpisode]:
-    return list(_judge(open_manifest(manifest_of(folder)), iter_episodes(folder)))
+def _judge_folder(folder: Path, rerun_golds: bool) -> list[JudgedEpisode]:
+    manifest = open_manifest(manifest_of(folder))
+    return list(_judge(manifest, iter_episodes(folder), rerun_golds=rerun_golds))
 
 
-def _judge(manifest: Manifest, episodes: Iterable[Episode]) -> Iterator[JudgedEpisode]:
+def _judge(
+    manifest: Manifest, episodes: Iterable[Episode], *, rerun_golds: bool
+) -> Iterator[JudgedEpisode]:
     """The episodes judged on their views and, where the manifest has them, hidden variants."""
     with VariantStore(manifest.root) as store:
+        judging = Judging(manifest, rerun_golds=rerun_golds, open_variant=store.session)
         yield from judge_episodes(
-            manifest,
+            judging,
             episodes,
-            open_view=view_opener(manifest, ViewCache()),
+            open_view=view_opener(judging, ViewCache()),
             open_variant=lambda row, variant: nullcontext(
-                store.session(variant, manifest.database_path(row))
+                store.session(variant, judging.database_path(row))
             ),
         )
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import iter_records, open_parquet
 from envbuild.manifest.layout import FORMAT, GOLD_FILE, INDEX_FILE, PARTS_FOLDER, ROWS_FILE
+from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.forks import renew_in_children
 
@@ -68,6 +69,21 @@ class Manifest:
         """Corpus -> the lengths at which its buckets begin; empty in a manifest of before."""
         return dict(self.index.get("edges", {}))
 
+    @property
+    def sqlite_versions(self) -> frozenset[str]:
+        """Versions of the engine that made the gold results; empty where none is recorded.
+
+        A manifest written over another's golds records both.
+        """
+        said = [self.index.get("versions", {}), *self._configurations()]
+        return frozenset(one["sqlite"] for one in said if "sqlite" in one)
+
+    @property
+    def limits(self) -> Limits:
+        """What a gold query could use when the manifest was built."""
+        settings = [one["settings"] for one in self._configurations() if "settings" in one]
+        return msgspec.convert(settings[-1].get("limits", {}) if settings else {}, Limits)
+
     @cached_property
     def rows(self) -> ManifestRows:
         """Every row, sorted by row_id: a sequence that decodes one row group at a time."""
@@ -107,6 +123,13 @@ class Manifest:
     def iter_gold(self) -> Iterator[GoldResult]:
         """Every gold result, variants included, sorted by id."""
         return iter_records(self.root / GOLD_FILE, GoldResult)
+
+    def _configurations(self) -> Iterator[dict[str, Any]]:
+        """Its own, and those of the manifests that its golds come from."""
+        one = self.index.get("configuration")
+        while isinstance(one, dict):
+            yield one
+            one = one.get("of")
 
     @cached_property
     def _gold_places(self) -> dict[tuple[str, str], int]:

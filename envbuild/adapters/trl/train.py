@@ -40,6 +40,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`synsql-token`, `synsql-sequence`, or a TOML file."""
     manifest: str
     """Manifest folder."""
+    rerun_golds: bool = False
+    """Judge by golds run here, each once, not by those in the manifest."""
     dataset: str
     """Folder of `envbuild export MANIFEST --to trl`."""
     output: str
@@ -97,7 +99,9 @@ def make_trainer(run: Run, *, schedule: Schedule | None = None, **options: Any) 
     recipe = load_recipe(run.recipe)
     plan = schedule or load_schedule(run.schedule or recipe.schedule)
     prompts = load_prompts(Path(run.prompts) if run.prompts else None)
-    rollouts = Rollouts(Path(run.manifest), prompts=prompts, chat=run.chat)
+    rollouts = Rollouts(
+        Path(run.manifest), prompts=prompts, chat=run.chat, rerun_golds=run.rerun_golds
+    )
     settings = load_preset(recipe.episode_preset)
     arguments = grpo_arguments(
         recipe, plan, settings, processes=run.processes, per_device=run.per_device

@@ -47,7 +47,10 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Plays the row's episode on verl's own generation and scores it."""
-        rollouts = shared_rollouts(self.data_config.get("envbuild_manifest"))
+        rollouts = shared_rollouts(
+            self.data_config.get("envbuild_manifest"),
+            rerun_golds=bool(self.data_config.get("envbuild_rerun_golds")),
+        )
         ticket = msgspec.json.decode(row["env_json"], type=Ticket)
         meeting = self._meeting(rollouts)
         group = _group_of(row)

@@ -1,0 +1,103 @@
+"""What answers are judged by: golds of the engine that runs here, on the databases they are of.
+
+Whatever judges answers by a manifest comes through `Judging`; whoever only reads rows does not.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from envbuild.errors import CorpusFolderError
+from envbuild.manifest.database_digest import check_database
+from envbuild.manifest.read import Manifest
+from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.sql.connect import SQLITE_VERSION
+from envbuild.sql.executor import Session
+from envbuild.sql.forks import KeyedLocks
+from envbuild.sql.results import digest_rows, encode_rows
+
+OpenVariant = Callable[[str, Path], Session]
+"""(variant, visible database) -> a session over it, which stays its owner's."""
+
+_Key = tuple[str, str, str, str]
+"""Manifest folder, digest of its index, gold_id, variant."""
+_run_again: dict[_Key, GoldResult] = {}
+"""Every gold that this process has run, for all who judge by its manifest."""
+_running = KeyedLocks()
+
+
+class Judging:
+    """The golds and databases of one manifest; safe to share among threads, and after a fork."""
+
+    def __init__(
+        self, manifest: Manifest, *, rerun_golds: bool = False, open_variant: OpenVariant
+    ) -> None:
+        """`rerun_golds`: run each gold once a process, and judge by that result.
+
+        Without it stored results are taken: raises CorpusFolderError where another version of
+        SQLite made them.
+        """
+        if not rerun_golds:
+            refuse_other_engine(manifest)
+        self.manifest = manifest
+        self.rerun_golds = rerun_golds
+        self._open_variant = open_variant
+        self._prefix = (str(manifest.root.resolve()), _digest_of(manifest)) if rerun_golds else None
+
+    def gold(self, row: ManifestRow, variant: str = "") -> GoldResult:
+        """The row's gold result, on a hidden variant where one is named.
+
+        Raises UnknownNameError where the manifest has none.
+        """
+        stored = self.manifest.gold(row.gold_id, variant)
+        if self._prefix is None:
+            return stored
+        key = (*self._prefix, row.gold_id, variant)
+        with _running.of(key):  # the first thread runs it, the others wait for it
+            if key not in _run_again:
+                _run_again[key] = self._run(row, stored)
+            return _run_again[key]
+
+    def database_path(self, row: ManifestRow) -> Path:
+        """The row's SQLite file.
+
+        Raises CorpusError (`database_changed`) where it is not the one the golds were computed on,
+        SourceError where it cannot be read.
+        """
+        path = self.manifest.database_path(row)
+        check_database(path, row.database_sha256, db_id=row.db_id)
+        return path
+
+    def _run(self, row: ManifestRow, stored: GoldResult) -> GoldResult:
+        """The gold run by this engine, under the limits that the manifest was built with."""
+        path, limits = self.database_path(row), self.manifest.limits
+        if stored.variant:
+            result = self._open_variant(stored.variant, path).run(row.gold_sql, limits)
+        else:
+            with Session.open_file(path, limits=limits) as session:
+                result = session.run(row.gold_sql)
+        return msgspec.structs.replace(
+            stored,
+            outcome=result.outcome.value,
+            columns=result.columns,
+            digest=digest_rows(result.rows, ordered=stored.ordered) if result.ok else "",
+            result=encode_rows(result.rows) if result.ok else b"",
+        )
+
+
+def refuse_other_engine(manifest: Manifest) -> None:
+    """Raises CorpusFolderError where the stored golds are not this SQLite's own."""
+    others = sorted(manifest.sqlite_versions - {SQLITE_VERSION})
+    if others:
+        raise CorpusFolderError(
+            f"the golds of {manifest.root} were made by SQLite {' and '.join(others)}, and SQLite "
+            f"{SQLITE_VERSION} runs here, which may give other results: build the manifest again, "
+            "or ask for its golds to be run again (--rerun-golds; in Python rerun_golds=True)"
+        )
+
+
+def _digest_of(manifest: Manifest) -> str:
+    """Tells a manifest from another one built later in the same folder."""
+    return hashlib.sha256(msgspec.json.encode(manifest.index, order="sorted")).hexdigest()
