@@ -22,7 +22,7 @@ from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.final import final_sql
 from envbuild.episode.gate import gate_probability
 from envbuild.episode.parse import parse_completion
-from envbuild.episode.presets import load_preset
+from envbuild.episode.presets import check_settings, load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
 from envbuild.episode.running import QWEN
 from envbuild.episode.text_episode import TextEpisode
@@ -91,7 +91,7 @@ class Environment:
         of SQLite made the stored ones.
         """
         self.manifest = manifest
-        self.settings = settings
+        self.settings = check_settings(settings)
         self.reward_settings = reward
         self._reward_sha256 = settings_sha256(reward)
         self.prompts = prompts or load_prompts()
@@ -115,7 +115,8 @@ class Environment:
         """The environment over the manifest folder; `settings` may name a preset.
 
         `options` are the constructor's. Raises CorpusFolderError where there is no manifest, or
-        its golds are another SQLite's; UnknownNameError for an unknown preset.
+        its golds are another SQLite's; UnknownNameError for an unknown preset, ConfigurationError
+        for settings that no episode can have.
         """
         chosen = load_preset(settings) if isinstance(settings, str) else settings
         return cls(open_manifest(Path(manifest)), settings=chosen, **options)

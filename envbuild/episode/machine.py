@@ -10,7 +10,7 @@ import msgspec
 
 from envbuild.episode.final import final_sql
 from envbuild.episode.gate import normalised
-from envbuild.episode.parse import Call, Parsed, parse_completion
+from envbuild.episode.parse import MOST_UNREADABLE, Call, Parsed, parse_completion
 from envbuild.episode.prompts import Prompts, fill
 from envbuild.episode.render import cap_text, storable
 from envbuild.episode.toolbox import Toolbox
@@ -22,7 +22,7 @@ TOOL_TURNS = "tool_turns"
 """Exploration ended because its turns were used up."""
 
 LEAST_SHOWN = 200
-"""Characters that each of a turn's many results may always take."""
+"""Characters that each of a turn's many results may always take, and its last query."""
 
 
 class Machine:
@@ -92,8 +92,13 @@ class Machine:
             self._answer(final_sql(parsed, self.toolbox.prepare))
             return ""
         calls, notes = self._run_calls(parsed)
-        calls = self._fitted(calls)
-        observation = "" if self.over else self._observation(parsed, calls, notes)
+        last = self.last_working_sql if self.exploration_ended_by and not self.over else ""
+        *results, last = self._fitted([*(call.result for call in calls), last])
+        calls = [
+            msgspec.structs.replace(call, result=result)
+            for call, result in zip(calls, results, strict=True)
+        ]
+        observation = "" if self.over else self._observation(parsed, calls, notes, last)
         self.turns.append(
             msgspec.structs.replace(turn, calls=tuple(calls), observation=observation)
         )
@@ -118,11 +123,14 @@ class Machine:
         """Runs a turn's calls until one ends exploration; the notes say what was not run."""
         done: list[ToolCall] = []
         notes: list[str] = []
-        allowed = self.settings.calls_a_turn or len(parsed.calls)
+        if parsed.unread:
+            notes.append(fill(self.prompts.unread, count=MOST_UNREADABLE))
+        allowed = self.settings.calls_a_turn
         for position, call in enumerate(parsed.calls):
             left = len(parsed.calls) - position
-            if position >= allowed:
-                notes.append(fill(self.prompts.extra_calls, count=left))
+            if allowed is not None and position >= allowed:
+                calls = "one call" if allowed == 1 else f"{allowed} calls"
+                notes.append(fill(self.prompts.extra_calls, calls=calls, count=left))
                 break
             if self.calls_made >= self.settings.calls:
                 notes.append(fill(self.prompts.calls_spent, calls=self.settings.calls, count=left))
@@ -134,6 +142,8 @@ class Machine:
             if self.failing_queries >= self.settings.failing_queries:
                 self.exploration_ended_by = EndedBy.QUERY_ERROR_CAP.value
                 notes.append(fill(self.prompts.errors_spent, errors=self.failing_queries))
+                if left > 1:
+                    notes.append(fill(self.prompts.not_run, count=left - 1))
                 return done, notes
         if self.calls_made >= self.settings.calls:
             self.exploration_ended_by = EndedBy.CALL_BUDGET.value
@@ -141,13 +151,13 @@ class Machine:
             self.exploration_ended_by = TOOL_TURNS
         return done, notes
 
-    def _fitted(self, calls: list[ToolCall]) -> list[ToolCall]:
-        """The calls with results that together fit an observation: each gets an equal part."""
+    def _fitted(self, texts: list[str]) -> list[str]:
+        """Results and last query as they together fit an observation: each gets an equal part."""
         most = self.settings.observation_characters
-        if sum(len(call.result) for call in calls) <= most:
-            return calls
-        part = max(most // len(calls), LEAST_SHOWN)
-        return [msgspec.structs.replace(call, result=cap_text(call.result, part)) for call in calls]
+        if sum(map(len, texts)) <= most:
+            return texts
+        part = max(most // sum(map(bool, texts)), LEAST_SHOWN)
+        return [cap_text(text, part) for text in texts]
 
     def _run_call(self, call: Call) -> ToolCall:
         arguments = json.dumps(call.arguments, ensure_ascii=False) if call.tool else call.text
@@ -201,7 +211,9 @@ class Machine:
         if self.last_working_sql:
             self.sql, self.answer_source = self.last_working_sql, "last_working_query"
 
-    def _observation(self, parsed: Parsed, calls: list[ToolCall], notes: list[str]) -> str:
+    def _observation(
+        self, parsed: Parsed, calls: list[ToolCall], notes: list[str], last_query: str
+    ) -> str:
         prompts = self.prompts
         blocks = []
         if not parsed.calls:
@@ -220,14 +232,13 @@ class Machine:
                 for number, call in enumerate(calls, 1)
             ]
         blocks += notes
-        blocks.append(self._what_is_left())
+        blocks.append(self._what_is_left(last_query))
         return "\n\n".join(blocks)
 
-    def _what_is_left(self) -> str:
+    def _what_is_left(self, last_query: str) -> str:
         prompts = self.prompts
         if self.exploration_ended_by:
-            last = self.last_working_sql
-            told = fill(prompts.last_query, sql=last) if last else ""
+            told = fill(prompts.last_query, sql=last_query) if last_query else ""
             return fill(prompts.final, last_query=told)
         left = self.settings.tool_turns - len(self.turns) - 1
         return prompts.turn_left if left == 1 else fill(prompts.turns_left, turns=left)

@@ -43,6 +43,8 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     """What was written outside `<think>` blocks."""
     unfinished_thinking: bool = False
+    unread: bool = False
+    """More calls stand behind the last unreadable one that was read."""
 
 
 def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parsed:
@@ -52,7 +54,7 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
     """
     calls: list[Call] = []
     spoken: list[str] = []
-    position, unreadable, prose, thought = 0, 0, 0, False
+    position, unreadable, prose, thought, unread = 0, 0, 0, False, False
     if opened_thinking and not completion.lstrip().startswith(OPEN):
         end = completion.find(CLOSE)
         if end < 0:
@@ -84,9 +86,10 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
                 calls.append(call)
                 unreadable += bool(call.problem and not call.tool)
                 if unreadable >= MOST_UNREADABLE:
+                    unread = _CALL_START.search(completion, position) is not None
                     break
     spoken.append(completion[told:])
-    return Parsed(calls=tuple(calls), answer=_joined(spoken))
+    return Parsed(calls=tuple(calls), answer=_joined(spoken), unread=unread)
 
 
 def _joined(spoken: list[str]) -> str:

@@ -18,6 +18,7 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     system: str
     several_calls: str
+    limited_calls: str
     one_call: str
     user: str
     evidence: str
@@ -31,6 +32,8 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     extra_calls: str
     calls_spent: str
     errors_spent: str
+    not_run: str
+    unread: str
     gate: str
     final: str
     last_query: str

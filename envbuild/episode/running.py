@@ -7,6 +7,7 @@ from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.gate import draw_gate
 from envbuild.episode.machine import Machine
 from envbuild.episode.parse import OPEN
+from envbuild.episode.presets import check_settings, preset_name
 from envbuild.episode.prompts import Prompts, fill, load_prompts
 from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.tools import render_tools
@@ -18,7 +19,10 @@ QWEN = ChatFormat()
 
 
 class RunningEpisode:
-    """One episode under way; `TextEpisode` and `TokenEpisode` add what is asked and fed."""
+    """One episode under way; `TextEpisode` and `TokenEpisode` add what is asked and fed.
+
+    Raises an OperatorError for settings that no episode can have (`check_settings`).
+    """
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class RunningEpisode:
         policy: str = "",
         reward_sha256: str = "",
     ) -> None:
+        check_settings(settings)
         self.task = task
         self.database = database
         self.settings = settings
@@ -96,7 +101,7 @@ class RunningEpisode:
             candidate=self.candidate,
             policy=self.policy,
             seed=self.seed,
-            preset=self.settings.preset,
+            preset=preset_name(self.settings),
             schema=self.settings.schema,
             prompts_sha256=self.prompts.sha256,
             reward_sha256=self.reward_sha256,
@@ -123,11 +128,10 @@ def prompt_messages(
     """
     if settings.schema == "full" and database is None:
         raise StateError("the full schema is shown: open the database first")
-    one_call = settings.calls_a_turn == 1
     system = fill(
         prompts.system,
         tools=render_tools(),
-        call_rule=prompts.one_call if one_call else prompts.several_calls,
+        call_rule=_call_rule(settings.calls_a_turn, prompts),
         tool_turns=settings.tool_turns,
     )
     user = fill(
@@ -137,6 +141,14 @@ def prompt_messages(
         schema=_shown_schema(database, prompts) if database and settings.schema == "full" else "",
     )
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _call_rule(calls_a_turn: int | None, prompts: Prompts) -> str:
+    if calls_a_turn is None:
+        return prompts.several_calls
+    return (
+        prompts.one_call if calls_a_turn == 1 else fill(prompts.limited_calls, calls=calls_a_turn)
+    )
 
 
 def _shown_schema(database: EpisodeDatabase, prompts: Prompts) -> str:

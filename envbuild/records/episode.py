@@ -28,7 +28,10 @@ class EndedBy(StrEnum):
 
 
 class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one episode; the defaults are the published ones (CONTRACT 10)."""
+    """The rules of one episode; the defaults are the published ones (CONTRACT 10).
+
+    `episode.presets.check_settings` says which values there are; numbers are at least 1.
+    """
 
     preset: str = "default"
     schema: str = "withheld"
@@ -41,7 +44,7 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     failing_queries: int = 4
     """Consecutive failing run_query calls that end exploration."""
     calls_a_turn: int | None = None
-    """None: as many as the completion holds."""
+    """At least 1; None: as many as the completion holds."""
     calls: int = 48
     """Tool calls an episode."""
     shown_rows: int = 5
@@ -50,9 +53,10 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest `limit` that sample_rows and distinct_values take."""
     cell_characters: int = 200
     observation_characters: int = 8000
-    """Of a turn's results together; several that are too long are cut to equal parts."""
+    """Of a turn's results together, and the last working query that the final turn is told; several
+    that are too long are cut to equal parts."""
     gate_steps: int = 80
-    """Training steps over which the submit gate fades from certain to never."""
+    """Training steps over which the submit gate fades from certain to never; 0: never."""
     evaluation: bool = False
     """True switches the submit gate off."""
 
@@ -158,6 +162,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Model or scripted policy that acted."""
     seed: int = 0
     preset: str = "default"
+    """The settings' name; rules changed from it stand behind, as in `default (tool_turns=4)`."""
     schema: str = "withheld"
     prompts_sha256: str = ""
     reward_sha256: str = ""

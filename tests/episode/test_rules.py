@@ -1,12 +1,14 @@
 """The episode's rules, each over a real database: budgets, gate, cap, final turn, fallback."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from envbuild.episode.gate import gate_probability, normalised
 from envbuild.episode.presets import load_preset
-from envbuild.errors import StateError, UnknownNameError
+from envbuild.errors import OperatorError, StateError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
 from tests.episode.shop import call, feed_all, query, shop, start, submit
 
@@ -106,6 +108,83 @@ def test_one_call_a_turn(shop: Path) -> None:
     (told,) = feed_all(episode, [LIST + submit(COUNT)])
     assert not episode.over and "1 further not run" in told
     assert "one call a turn" in episode.messages[0]["content"]
+
+
+def test_two_calls_a_turn_is_said_in_the_prompt_and_in_the_observation(shop: Path) -> None:
+    episode = start(shop, settings=EpisodeSettings(calls_a_turn=2))
+    assert "up to 2 calls in one turn" in episode.messages[0]["content"]
+    (told,) = feed_all(episode, [LIST * 3])
+    assert "Only 2 calls a turn: 1 further not run." in told
+    assert len(episode.machine.turns[0].calls) == 2
+
+
+def test_calls_behind_the_cap_of_failing_queries_are_said_not_to_be_run(shop: Path) -> None:
+    episode = start(shop)
+    (told,) = feed_all(episode, [query("SELECT nope") * 4 + LIST + submit(COUNT)])
+    assert "4 queries in a row failed: exploration ends here.\n\nBehind them: 2 further" in told
+    assert "further" not in feed_all(start(shop), [query("SELECT nope") * 4])[0]
+
+
+def test_what_stands_behind_too_many_unreadable_calls_is_said_not_to_be_read(shop: Path) -> None:
+    bad = '{"tool": 5}\n'
+    episode = start(shop)
+    (told,) = feed_all(episode, [bad * 16 + submit(COUNT)])
+    assert not episode.over and len(episode.machine.turns[0].calls) == 16
+    assert "16 calls could not be read: those behind them were neither read nor run." in told
+    assert "neither" not in feed_all(start(shop), [bad * 16 + "That is all."])[0]
+
+
+def test_the_final_turn_shows_a_long_query_cut(shop: Path) -> None:
+    settings = EpisodeSettings(observation_characters=2000)
+    long = f"{COUNT} -- {'y' * 20_000}"
+    for last in (LIST, query(long)):
+        told = feed_all(start(shop, settings=settings), [query(long), *[LIST] * 4, last])[-1]
+        assert len(told) < 2300 and f"of {len(long)} characters shown)" in told
+    done = run(shop, [query(long), *[LIST] * 5, ""], observation_characters=2000)
+    assert (done.sql, done.ended_by) == (long, EndedBy.FALLBACK), "the record keeps the whole"
+    wide = query("SELECT " + ", ".join(["hex(zeroblob(90))"] * 30))
+    told = feed_all(start(shop, settings=settings), [*[LIST] * 5, wide + query(long)])[-1]
+    assert len(told) < 2500 and told.count("characters shown)") == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema": "FULL"}, "no schema 'FULL'; known: full, withheld"),
+        ({"tool_turns": 0}, "tool_turns is 0; it must be a whole number of at least 1"),
+        ({"calls": -1}, "calls is -1"),
+        ({"calls_a_turn": 0}, "at least 1, or None for as many as a turn holds"),
+        ({"episode_tokens": 0}, "episode_tokens is 0"),
+        ({"final_turn_tokens": None}, "final_turn_tokens is None"),
+        ({"failing_queries": "4"}, "failing_queries is '4'"),
+        ({"shown_rows": True}, "shown_rows is True"),
+        ({"gate_steps": -1}, "at least 0"),
+        ({"evaluation": "no"}, "evaluation is 'no'; it must be true or false"),
+    ],
+)
+def test_a_setting_that_no_episode_can_have_is_refused(
+    shop: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        start(shop, settings=EpisodeSettings(**changes))
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        load_preset("default", **changes)
+    with pytest.raises(UnknownNameError, match="no episode setting 'turns'; known: calls"):
+        load_preset("default", turns=4)
+
+
+def test_changed_rules_are_recorded_beside_the_presets_name(shop: Path) -> None:
+    def recorded(settings: EpisodeSettings) -> str:
+        episode = start(shop, settings=settings)
+        episode.feed(submit(COUNT))
+        return episode.record().preset
+
+    assert recorded(EpisodeSettings()) == recorded(load_preset("several-calls")) == "default"
+    assert recorded(load_preset("default", evaluation=True, schema="full")) == "default"
+    assert recorded(load_preset("one-call")) == "one-call"
+    assert recorded(load_preset("one-call", tool_turns=4)) == "one-call (tool_turns=4)"
+    mine = EpisodeSettings(preset="mine", calls=9, shown_rows=3)
+    assert recorded(mine) == "mine (calls=9, shown_rows=3)"
 
 
 def test_several_calls_is_another_name_of_the_default() -> None:
