@@ -27,6 +27,7 @@ from envbuild.manifest.layout import GOLD_FILE, ROWS_FILE
 from envbuild.manifest.read import Manifest
 from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.manifest import ManifestRow
+from envbuild.sql.connect import VERSIONS
 
 FORMAT = "envbuild.export/1"
 INDEX_FILE = "export.json"
@@ -66,6 +67,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     preset: str
     schema: str
     prompts_sha256: str
+    versions: dict[str, str]
 
 
 def export_manifest(
@@ -110,6 +112,7 @@ def export_manifest(
         preset=preset,
         schema=schema,
         prompts_sha256=rollouts.prompts_sha256,
+        versions=VERSIONS,
     )
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(exported)))
     return exported

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild import __version__
 from envbuild.io.files import write_bytes
-from envbuild.sql.connect import SQLITE_VERSION
+from envbuild.sql.connect import VERSIONS
 
 FILE = "envbuild_run.json"
 
@@ -25,8 +24,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """False: the trainer shows one episode at a time, so nobody got the consensus bonus."""
     note: str = ""
     """Why groups are seen, or not."""
-    envbuild_version: str = __version__
-    sqlite_version: str = SQLITE_VERSION
+    versions: dict[str, str] = msgspec.field(default_factory=VERSIONS.copy)
+    """`envbuild` and `sqlite`: what ran the queries."""
 
 
 def write_run_record(folder: Path, record: RunRecord) -> Path:

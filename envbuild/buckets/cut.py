@@ -13,7 +13,7 @@ from envbuild.buckets.edges import Edges, suggest_edges
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import GROUP_ROWS, open_parquet, parquet_metadata, write_batches
-from envbuild.sql.connect import open_read_only
+from envbuild.sql.connect import VERSIONS, open_read_only
 from envbuild.sql.text.identifiers import read_identifiers
 from envbuild.sql.text.mask import MaskMode
 from envbuild.sql.text.mask_column import mask_column
@@ -118,7 +118,7 @@ def _write(
         corpus.root / BUCKETS_FILE,
         tables(),
         _SCHEMA,
-        metadata={"format": FORMAT, "edges": edges.render(), "mask": mode.value},
+        metadata={"format": FORMAT, **VERSIONS, "edges": edges.render(), "mask": mode.value},
     )
     return pl.concat(lengths)
 

@@ -106,6 +106,7 @@ def _write_page(path: Path, folder: Path, rungs: "list[Rung]") -> None:
     from envbuild.evaluate.scores import score_all
     from envbuild.io.files import write_text
     from envbuild.records.evaluation import Evaluation
+    from envbuild.sql.connect import VERSIONS
 
     evaluation = Evaluation(
         name=f"Ladder: {folder.resolve().name}",
@@ -114,5 +115,6 @@ def _write_page(path: Path, folder: Path, rungs: "list[Rung]") -> None:
         official_name="official@1",
         scores=(score_all([]),),
         ladder=tuple(rungs),
+        versions=VERSIONS,
     )
     write_text(path, render_page(evaluation, [], groups={}))

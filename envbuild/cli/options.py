@@ -53,8 +53,10 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
 
 def print_json(command: str, document: dict[str, Any]) -> None:
-    """The one JSON document of a `--json` run: format first, then the command's own keys."""
-    body = {"format": f"envbuild.{command}/1", **document}
+    """The one JSON document of a `--json` run: format and versions, then the command's own keys."""
+    from envbuild.sql.connect import VERSIONS
+
+    body = {"format": f"envbuild.{command}/1", "versions": VERSIONS, **document}
     encoded = msgspec.json.format(msgspec.json.encode(body), indent=2)
     sys.stdout.buffer.write(encoded + b"\n")
 

@@ -228,6 +228,7 @@ def _configuration(
 
     from envbuild.io.files import sha256_file
     from envbuild.manifest.layout import ROWS_FILE
+    from envbuild.sql.connect import VERSIONS
 
     return {
         "manifest": str(manifest.resolve()),
@@ -238,6 +239,7 @@ def _configuration(
         "sampling": msgspec.to_builtins(sampling),
         "step": step,
         "seed": env.seed,
+        **VERSIONS,
     }
 
 

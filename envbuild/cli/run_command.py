@@ -117,6 +117,7 @@ def run_stages(
         read_progress,
         write_progress,
     )
+    from envbuild.sql.connect import VERSIONS
 
     progress = read_progress(out)
     ended: list[EndedStage] = []
@@ -138,6 +139,7 @@ def run_stages(
                 inputs=inputs_digest(stage.name, out),
                 outputs=outputs_digest(stage.name, out),
                 exit_code=code,
+                versions=VERSIONS,
             )
             write_progress(out, progress)
         ended.append(EndedStage(stage.name, stage.arguments, done, code))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import FINDINGS, JsonOption, RerunGoldsOption, print_json
+from envbuild.cli.options import FINDINGS, JsonOption, RerunGoldsOption, print_json, warn
 
 if TYPE_CHECKING:
     from envbuild.records.episode import Episode
@@ -32,7 +32,8 @@ def score(
     """What each episode earned, consensus within its group included.
 
     Writes rewards.parquet beside the episodes. Gold results come from the manifest; nothing runs
-    gold again unless --rerun-golds asks. Exit 1 where a gold cannot be scored, or a server failed
+    gold again unless --rerun-golds asks. Hidden variants judge too, but for a rollout
+    --evaluation, as its folder records. Exit 1 where a gold cannot be scored, or a server failed
     an episode: the reward is null, never 0.
 
     Example: envbuild score episodes/
@@ -40,13 +41,18 @@ def score(
     from envbuild.environment import Environment
     from envbuild.evaluate.runs import manifest_of
     from envbuild.io.episodes import iter_episodes
+    from envbuild.records.episode import EpisodeSettings
     from envbuild.records.reward import RewardSettings
-    from envbuild.rollout.score import score_groups, write_rewards
+    from envbuild.rollout.score import recorded_settings, score_groups, write_rewards
     from envbuild.sql.verdicts import row_equality
 
     row_equality(verdict)  # an unknown name is said before anything runs
+    settings = recorded_settings(episodes)
+    if settings is None:
+        warn(f"{episodes} does not say how it was played: scored as training episodes are")
     env = Environment.open(
         manifest or manifest_of(episodes),
+        settings=settings or EpisodeSettings(),
         reward=RewardSettings(verdict=verdict),
         rerun_golds=rerun_golds,
     )
@@ -55,7 +61,8 @@ def score(
     write_rewards(episodes, breakdowns)
     unscored = sum(breakdown.reward is None for breakdown in breakdowns)
     if json:
-        print_json("score", {"verdict": verdict, **_summary(breakdowns)})
+        asked = {"verdict": verdict, "evaluation": env.settings.evaluation}
+        print_json("score", {**asked, **_summary(breakdowns)})
     else:
         _show(breakdowns, played)
     if unscored:

@@ -11,6 +11,7 @@ from envbuild.errors import CorpusFolderError
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, parquet_metadata, read_records, write_records
 from envbuild.records.curriculum import Schedule, ScheduleRow
+from envbuild.sql.connect import VERSIONS
 
 FORMAT = "envbuild.schedule/1"
 FILE = "schedule.parquet"
@@ -34,6 +35,7 @@ def write_schedule(path: Path, draws: Draws, pool: Pool, choice: PoolChoice, man
     """
     metadata = {
         "format": FORMAT,
+        **VERSIONS,
         "schedule": msgspec.json.encode(draws.schedule).decode(),
         "seed": str(draws.seed),
         "pool": msgspec.json.encode(choice).decode(),

@@ -38,7 +38,7 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     final: str
     last_query: str
     sha256: str = ""
-    """Of the file's bytes."""
+    """Over every text above as it is used: the same words have the same digest in any version."""
 
 
 def load_prompts(path: Path | None = None) -> Prompts:
@@ -50,13 +50,12 @@ def load_prompts(path: Path | None = None) -> Prompts:
     if path is None:
         return _default_prompts()
     try:
-        content = Path(path).read_bytes()
-        own = tomllib.loads(content.decode())
+        own = tomllib.loads(Path(path).read_bytes().decode())
     except OSError as e:
         raise ConfigurationError(f"cannot read the prompts file {path}: {e.strerror}") from e
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigurationError(f"{path} is not TOML: {e}") from e
-    return _checked(own, sha256=hashlib.sha256(content).hexdigest(), source=str(path))
+    return _checked(own, source=str(path))
 
 
 def fill(template: str, **values: object) -> str:
@@ -65,27 +64,33 @@ def fill(template: str, **values: object) -> str:
 
 
 _PLACE = re.compile(r"\{(\w+)\}")
+_TEXTS = tuple(name for name in Prompts.__struct_fields__ if name != "sha256")
 
 
 @cache
 def _default_prompts() -> Prompts:
     content = files("envbuild.episode").joinpath("prompts/default.toml").read_bytes()
     texts = tomllib.loads(content.decode())
-    return msgspec.convert({**texts, "sha256": hashlib.sha256(content).hexdigest()}, Prompts)
+    return _digested(msgspec.convert(texts, Prompts))
 
 
-def _checked(own: Mapping[str, object], *, sha256: str, source: str) -> Prompts:
-    known = [name for name in Prompts.__struct_fields__ if name != "sha256"]
-    unknown = sorted(set(own) - set(known))
+def _digested(prompts: Prompts) -> Prompts:
+    words = {name: getattr(prompts, name) for name in _TEXTS}
+    encoded = msgspec.json.encode(words, order="sorted")
+    return msgspec.structs.replace(prompts, sha256=hashlib.sha256(encoded).hexdigest())
+
+
+def _checked(own: Mapping[str, object], *, source: str) -> Prompts:
+    unknown = sorted(set(own) - set(_TEXTS))
     if unknown:
         raise ConfigurationError(
-            f"{source} has unknown keys: {', '.join(unknown)}; known: {', '.join(known)}"
+            f"{source} has unknown keys: {', '.join(unknown)}; known: {', '.join(_TEXTS)}"
         )
     for name, text in own.items():
         _check_places(name, str(text), source=source)
-    merged = {**msgspec.to_builtins(_default_prompts()), **own, "sha256": sha256}
+    merged = {**msgspec.to_builtins(_default_prompts()), **own}
     try:
-        return msgspec.convert(merged, Prompts)
+        return _digested(msgspec.convert(merged, Prompts))
     except msgspec.ValidationError as e:
         raise ConfigurationError(f"{source}: {e}") from e
 

@@ -15,6 +15,7 @@ from envbuild.io.files import write_bytes
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.episode import Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung, Score
+from envbuild.sql.connect import VERSIONS
 
 EVALUATION_FILE = "evaluation.json"
 LITERALS_FILE = "literals.parquet"
@@ -51,6 +52,7 @@ def evaluate_answers(
         literals=summarize_ledger(literals) if literals else {},
         rules=rules or {},
         disagreements=count_disagreements(verdicts, rules or {}),
+        versions=VERSIONS,
     )
 
 
@@ -109,8 +111,10 @@ def write_evaluation(
 ) -> None:
     """Writes evaluation.parquet, literals.parquet and, last, evaluation.json into `folder`."""
     rows = sorted(verdicts, key=lambda v: (v.corpus, v.question_id, v.candidate))
-    write_records(folder / VERDICTS_FILE, rows, arrow_schema(QuestionVerdict))
-    write_records(folder / LITERALS_FILE, literals, arrow_schema(LiteralUse))
+    judged = arrow_schema(QuestionVerdict)
+    write_records(folder / VERDICTS_FILE, rows, judged, metadata=evaluation.versions)
+    used = arrow_schema(LiteralUse)
+    write_records(folder / LITERALS_FILE, literals, used, metadata=evaluation.versions)
     write_bytes(folder / EVALUATION_FILE, msgspec.json.format(msgspec.json.encode(evaluation)))
 
 

@@ -31,6 +31,8 @@ FORMAT = "envbuild.episodes/1"
 PARQUET, JOURNAL, INDEX = "episodes.parquet", "journal.jsonl", "episodes.json"
 BEGUN = JOURNAL + ".configuration"
 LOCK = "journal.lock"
+VERSIONS = ("envbuild", "sqlite")
+"""Keys of the configuration that stand in the Parquet file too."""
 _DECODER = msgspec.json.Decoder(Episode)
 
 
@@ -40,7 +42,8 @@ class EpisodesIndex(msgspec.Struct, frozen=True, kw_only=True):
     format: str = FORMAT
     episodes: int
     configuration: dict[str, object]
-    """What the rollout was asked for: manifest digest, model, settings, seed."""
+    """What the rollout was asked for: manifest digest, model, settings, seed, and with which
+    versions of `envbuild` and `sqlite` it was answered."""
 
 
 class EpisodeJournal:
@@ -91,7 +94,9 @@ class EpisodeJournal:
         self._check_held()
         self._stream.close()
         episodes = sorted(iter_episodes(self.folder, empty=True), key=lambda e: e.episode_id)
-        write_records(self.folder / PARQUET, episodes, arrow_schema(Episode))
+        made = {key: str(self.configuration[key]) for key in VERSIONS if key in self.configuration}
+        schema = arrow_schema(Episode)
+        write_records(self.folder / PARQUET, episodes, schema, metadata={"format": FORMAT, **made})
         index = EpisodesIndex(episodes=len(episodes), configuration=self.configuration)
         write_bytes(self.folder / INDEX, msgspec.json.format(msgspec.json.encode(index)))
         (self.folder / JOURNAL).unlink()
@@ -141,9 +146,11 @@ class EpisodeJournal:
         if earlier is None:
             write_bytes(self.folder / BEGUN, msgspec.json.encode(own))
             return
-        different = sorted(
-            key for key in own.keys() | earlier.keys() if own.get(key) != earlier.get(key)
-        )
+        different = [
+            f"{key} ({earlier.get(key)} then, {own.get(key)} now)" if key in VERSIONS else key
+            for key in sorted(own.keys() | earlier.keys())
+            if own.get(key) != earlier.get(key)
+        ]
         if different:
             raise ConfigurationError(
                 f"{self.folder} was begun with another {', '.join(different)}: choose another "

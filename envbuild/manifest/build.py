@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
@@ -21,7 +20,7 @@ from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, plan_parts
 from envbuild.manifest.settings import ManifestSettings, check_names, configuration_of
-from envbuild.sql.connect import SQLITE_VERSION
+from envbuild.sql.connect import VERSIONS
 
 _CONFIGURATION = "configuration.json"
 
@@ -172,7 +171,7 @@ def _write_index(
         "edges": edges,
         "counts": built.counts,
         "parts": built.parts,
-        "versions": {"envbuild": __version__, "sqlite": SQLITE_VERSION},
+        "versions": VERSIONS,
     }
     encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
     write_bytes(out / INDEX_FILE, encoded + b"\n")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild import __version__
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import atomic_path, write_bytes
 from envbuild.io.parquet import write_records
@@ -31,7 +30,7 @@ from envbuild.records.manifest import ManifestRow
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
 from envbuild.schema.sampler import sample_schema
-from envbuild.sql.connect import SQLITE_VERSION, open_read_only
+from envbuild.sql.connect import VERSIONS, open_read_only
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +77,7 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
         "edges": manifest.edges,
         "counts": {"offered": count, "rows": count, "rejects": {}},
         "parts": 1,
-        "versions": {"envbuild": __version__, "sqlite": SQLITE_VERSION},
+        "versions": VERSIONS,
     }
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index)) + b"\n")
     return count

@@ -40,6 +40,8 @@ class DoneStage(msgspec.Struct, frozen=True, kw_only=True):
     outputs: str = ""
     """SHA-256 over the files it left, see `OUTPUTS`: one that was changed since is made again."""
     exit_code: int
+    versions: dict[str, str] = {}
+    """`envbuild` and `sqlite` that ran it."""
 
 
 INPUTS: Mapping[str, tuple[str, ...]] = {

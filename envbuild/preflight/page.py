@@ -33,8 +33,8 @@ def render_page(report: Report) -> str:
             _gold_section(report),
             _findings_section(report),
             _worst_section(report),
-            f"<footer>envbuild {escape(report.envbuild_version)}, SQLite "
-            f"{escape(report.sqlite_version)}</footer>",
+            f"<footer>envbuild {escape(report.versions['envbuild'])}, SQLite "
+            f"{escape(report.versions['sqlite'])}</footer>",
         )
     )
     return (

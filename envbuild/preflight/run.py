@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.io.sorted_records import SortedRecords
@@ -31,7 +30,7 @@ from envbuild.records.preflight import (
     Thresholds,
 )
 from envbuild.records.signal import SignalSummary
-from envbuild.sql.connect import SQLITE_VERSION
+from envbuild.sql.connect import VERSIONS
 
 
 class CorpusFindings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +61,7 @@ def as_report(corpora: Iterable[CorpusReport], thresholds: Thresholds) -> Report
     return Report(
         corpora=tuple(corpora),
         thresholds=thresholds,
-        sqlite_version=SQLITE_VERSION,
-        envbuild_version=__version__,
+        versions=VERSIONS,
     )
 
 

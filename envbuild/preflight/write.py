@@ -9,6 +9,7 @@ from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.preflight.run import CorpusFindings, as_report
 from envbuild.records.finding import Finding
 from envbuild.records.preflight import Report, Thresholds
+from envbuild.sql.connect import VERSIONS
 
 REPORT_FILE, FINDINGS_FILE = "preflight.json", "findings.parquet"
 FORMAT = "envbuild.preflight/1"
@@ -16,7 +17,7 @@ FORMAT = "envbuild.preflight/1"
 
 def write_findings(found: CorpusFindings, folder: Path, thresholds: Thresholds) -> None:
     """Writes one corpus's report and findings into `folder`; the report last."""
-    write_records(folder / FINDINGS_FILE, found.findings, arrow_schema(Finding))
+    write_records(folder / FINDINGS_FILE, found.findings, arrow_schema(Finding), metadata=VERSIONS)
     report = as_report([found.report], thresholds)
     encoded = msgspec.json.encode({"format": FORMAT, **report_document(report)})
     write_bytes(folder / REPORT_FILE, msgspec.json.format(encoded, indent=2) + b"\n")

@@ -154,6 +154,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict rule -> answers it calls equal, over what is scored."""
     disagreements: dict[str, dict[str, int]] = {}
     """Verdict rule -> another rule -> answers that the first calls equal and the other does not."""
+    versions: dict[str, str] = {}
+    """`envbuild` and `sqlite`: what ran the queries."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,8 +165,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: Thresholds
     published: tuple[PublishedMedian, ...] = PUBLISHED_MEDIANS
     bin_edges: tuple[int, ...] = BIN_EDGES
-    sqlite_version: str
-    envbuild_version: str
+    versions: dict[str, str]
+    """`envbuild` and `sqlite`: what ran the queries."""
 
     @property
     def errors(self) -> int:

@@ -10,6 +10,7 @@ from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, iter_records, parquet_metadata, write_records
 from envbuild.records.signal import CorpusSignal, SignalScore, SignalSummary
 from envbuild.signal.mutants import VERSION
+from envbuild.sql.connect import VERSIONS
 
 SIGNAL_FILE = "signal.parquet"
 SIGNAL_FORMAT = "envbuild.signal/1"
@@ -32,6 +33,7 @@ def write_signal(folder: CorpusFolder, signal: CorpusSignal) -> Path:
     path = folder.root / SIGNAL_FILE
     metadata = {
         "format": SIGNAL_FORMAT,
+        **VERSIONS,
         "corpus_sha256": sha256_file(folder.root / INDEX_FILE),
         "summary": msgspec.json.encode(signal.summary).decode(),
     }

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import apsw
 
+from envbuild import __version__
 from envbuild.errors import SourceError
 
 Connection = apsw.Connection
@@ -20,6 +21,8 @@ ROW_REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw
 
 SQLITE_VERSION: str = apsw.sqlite_lib_version()
 """The engine's version; recorded in every output."""
+VERSIONS: dict[str, str] = {"envbuild": __version__, "sqlite": SQLITE_VERSION}
+"""What every output names that a database was run for."""
 
 _LOOKASIDE = (1200, 100)
 """Bytes and number of the slots in which each connection prepares statements.

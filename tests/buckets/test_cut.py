@@ -13,6 +13,7 @@ from envbuild.cli.app import app
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import open_parquet, parquet_metadata
 from envbuild.records.corpus import Question
+from envbuild.sql.connect import VERSIONS
 from envbuild.sql.text.mask import mask_sql
 from tests.shared import shared_data
 from tests.small_corpus import real_corpus, write_corpus
@@ -48,7 +49,7 @@ def test_every_question_is_cut_once_and_kept(shop: Path) -> None:
     assert rows[0]["masked_sql"] == "SELECT name FROM t WHERE name = ?"
     assert all(row["masked_length"] == len(row["masked_sql"]) for row in rows)
     assert parquet_metadata(shop / "shop" / "buckets.parquet") == {
-        "format": "envbuild.buckets/1", "edges": "149,278", "mask": "literals",
+        "format": "envbuild.buckets/1", "edges": "149,278", "mask": "literals", **VERSIONS,
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 from envbuild.records.evaluation import QuestionVerdict
+from envbuild.sql.connect import VERSIONS
 from envbuild.testing.policies import make_policy
 from tests.shared import shared_data
 from tests.small_manifest import write_small_manifest
@@ -242,7 +243,8 @@ def test_commands_know_the_manifest_of_an_unfinished_rollout(
     assert env.manifest.rows[0].question in page.read_text()
     shown = runner.invoke(app, ["view", str(folder), "--html", str(page), "--json"])
     counts = {"episodes": 1, "rows_known": 1, "scored": 1}
-    assert json.loads(shown.stdout) == {"format": "envbuild.view/1", "html": str(page), **counts}
+    head = {"format": "envbuild.view/1", "versions": VERSIONS}
+    assert json.loads(shown.stdout) == {**head, "html": str(page), **counts}
     (folder / BEGUN).unlink()
     with pytest.raises(CorpusFolderError, match="--manifest"):
         evaluate_episodes(folder)

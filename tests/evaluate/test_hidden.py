@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from envbuild.cli.app import app
 from envbuild.corpora.folder import open_corpora
 from envbuild.environment import Environment
+from envbuild.errors import CorpusFolderError
 from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.parquet import write_records
@@ -48,9 +49,12 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "manifest"
 
 
-def play(manifest: Path, folder: Path, answer: Callable[[ManifestRow], str]) -> Path:
+def play(
+    manifest: Path, folder: Path, answer: Callable[[ManifestRow], str], **recorded: object
+) -> Path:
     env = Environment.open(manifest, settings="default")
-    with EpisodeJournal(folder, configuration={"manifest": str(manifest)}) as journal:
+    configuration = {"manifest": str(manifest), **recorded}
+    with EpisodeJournal(folder, configuration=configuration) as journal:
         for row in env.manifest.rows:
             episode = env.new_episode(row)
             call = {"tool": "submit_sql", "args": {"sql": answer(row)}}
@@ -126,3 +130,32 @@ def test_the_command_says_hidden_beside_ex(manifest: Path, tmp_path: Path) -> No
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     (hidden,) = (x for x in lines if x["metric"] == "ex/hidden@1" and x["group"] == "all")
     assert (hidden["value"], hidden["n"]) == (0.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "mean", "said"),
+    [
+        ({"settings": {"evaluation": True}}, 3.0, ""),
+        ({"settings": {"evaluation": False}}, None, ""),
+        ({}, None, "does not say how it was played: scored as training episodes are"),
+    ],
+)
+def test_score_judges_as_the_rollout_was_played(
+    manifest: Path, tmp_path: Path, recorded: dict[str, object], mean: float | None, said: str
+) -> None:
+    """Hidden variants are for training: luck is paid in full at evaluation."""
+    folder = play(manifest, tmp_path / "luck", lucky(manifest), **recorded)
+    found = CliRunner().invoke(app, ["score", str(folder), "--json"])
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["evaluation"] == (mean is not None)
+    assert (document["mean_reward"] == 3.0) == (mean == 3.0)
+    assert document["tiers"]["equivalent"] == (3 if mean else 1)
+    assert said in found.stderr and bool(said) == bool(found.stderr)
+
+
+def test_settings_that_cannot_be_read_are_said(manifest: Path, tmp_path: Path) -> None:
+    folder = play(manifest, tmp_path / "luck", lucky(manifest), settings={"evaluation": "yes"})
+    found = CliRunner().invoke(app, ["score", str(folder)])
+    assert isinstance(found.exception, CorpusFolderError)
+    assert "settings" in str(found.exception)

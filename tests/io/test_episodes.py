@@ -10,6 +10,7 @@ import pytest
 
 from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError, StateError
 from envbuild.io.episodes import JOURNAL, PARQUET, EpisodeJournal, iter_episodes, read_index
+from envbuild.io.parquet import parquet_metadata
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 
 CONFIGURATION: dict[str, object] = {"model": "m", "seed": 0}
@@ -53,6 +54,17 @@ def test_a_kill_loses_nothing_finished(tmp_path: Path) -> None:
         assert journal.finished == {"a/0", "b/0"}
         journal.add(episode("c/0"))
         assert journal.seal() == 3
+
+
+def test_another_version_is_refused_in_figures(tmp_path: Path) -> None:
+    made = {"envbuild": "0.1.0", "sqlite": "3.49.1"}
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION | made) as journal:
+        journal.add(episode("a/0"))
+        journal.seal()
+    metadata = parquet_metadata(tmp_path / PARQUET)
+    assert {key: metadata[key] for key in made} == made
+    with pytest.raises(ConfigurationError, match=r"another sqlite \(3.49.1 then, 3.50.0 now\):"):
+        EpisodeJournal(tmp_path, configuration=CONFIGURATION | made | {"sqlite": "3.50.0"})
 
 
 def test_a_second_writer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
