@@ -1,5 +1,6 @@
 """What the shell sees when a disk is full, a person stops a command, or we have a bug."""
 
+import os
 import resource
 import signal
 import subprocess
@@ -101,3 +102,64 @@ def test_an_output_that_cannot_be_written_is_a_sentence(
         )
     assert found.returncode == 2
     assert found.stderr == "envbuild: cannot write the output: No space left on device\n"
+
+
+@pytest.fixture(scope="module")
+def corpus(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("corpus")
+    made = start("materialize", str(source), "--out", str(out), "--limit", "2", "--quiet")
+    assert made.wait(60) == 0
+    return out
+
+
+ENDLESS = [
+    ("buckets", "--quiet"),  # written line by line
+    ("preflight", "--quiet"),  # by rich
+    ("buckets", "--quiet", "--json"),  # as bytes
+    ("buckets", "--help"),  # by typer
+]
+
+
+@pytest.mark.parametrize("arguments", ENDLESS, ids=" ".join)
+def test_a_reader_who_has_enough_is_no_answer(arguments: tuple[str, ...], corpus: Path) -> None:
+    command = start(*arguments, str(corpus))
+    assert command.stdout is not None and command.stderr is not None
+    command.stdout.close()
+    errors = command.stderr.read()
+    assert command.wait(60) == 141
+    assert "Broken pipe" not in errors and "Traceback" not in errors
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict"])
+@pytest.mark.parametrize("command", ["preflight", "buckets"])
+def test_no_character_ends_a_command(command: str, encoding: str, corpus: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "envbuild", command, str(corpus), "--quiet"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    shown = found.stdout.decode(encoding.partition(":")[0])
+    assert found.returncode in (0, 1)
+    assert b"Traceback" not in found.stderr
+    assert "synthetic" in shown
+    assert "\u2588" not in shown and "?????" not in shown  # bars are drawn of what there is
+
+
+def test_an_error_about_an_unspeakable_name_is_still_a_sentence(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "envbuild", "buckets", os.fsencode(tmp_path / "n\u00f6") + b"\xff"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert b"no folder" in found.stderr.splitlines()[-1]
+
+
+def test_a_stream_that_was_never_open_leads_nowhere(corpus: Path) -> None:
+    found = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m envbuild buckets {corpus} >&- 2>&-"],
+        check=False,
+    )
+    assert found.returncode in (0, 1)

@@ -2,7 +2,6 @@
 
 import errno
 import importlib
-import os
 import pkgutil
 import sys
 import traceback
@@ -13,7 +12,8 @@ from typer.core import TyperGroup
 
 import envbuild.cli
 from envbuild import __version__
-from envbuild.cli.options import BUG, FINDINGS, INTERRUPTED, USAGE
+from envbuild.cli.options import BUG, INTERRUPTED, PIPE_CLOSED, USAGE
+from envbuild.cli.streams import drop_stdout, prepare_streams
 from envbuild.errors import EnvbuildError, OperatorError
 
 RESUMED = frozenset(("amplify", "demo", "manifest", "materialize", "rollout", "run"))
@@ -69,12 +69,15 @@ for _module in sorted(m.name for m in pkgutil.iter_modules(envbuild.cli.__path__
 
 def main() -> None:
     """Runs the command line and exits with the contract's codes."""
+    prepare_streams()
     try:
         try:
             app(standalone_mode=True)
         finally:
             sys.stdout.flush()  # now, while a full disk can still be said in a sentence
     except SystemExit as e:
+        if isinstance(e.__context__, BrokenPipeError):  # typer and rich would end it with 1
+            _end_unread()
         if e.code == INTERRUPTED:  # typer ends an interrupted command without a word
             _say_interrupted()
         raise
@@ -88,12 +91,11 @@ def main() -> None:
         typer.echo(f"envbuild: {e}", err=True)
         sys.exit(USAGE)
     except OSError as e:
-        if e.errno == errno.EPIPE:  # the reader has enough, as behind `| head`
-            _drop_stdout()
-            sys.exit(FINDINGS)
+        if e.errno == errno.EPIPE:
+            _end_unread()
         if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             _end_as_bug()
-        _drop_stdout()
+        drop_stdout()
         what = f"cannot use {e.filename}" if e.filename else "cannot write the output"
         typer.echo(f"envbuild: {what}: {e.strerror}", err=True)
         sys.exit(USAGE)
@@ -107,10 +109,10 @@ def _say_interrupted() -> None:
     typer.echo(f"envbuild: interrupted{more}", err=True)
 
 
-def _drop_stdout() -> None:
-    """Sends what is still buffered nowhere, or Python would complain of it once more at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+def _end_unread() -> NoReturn:
+    """Whoever read the output has enough, as behind `| head`: that is no answer."""
+    drop_stdout()
+    sys.exit(PIPE_CLOSED)
 
 
 def _end_as_bug() -> NoReturn:

@@ -113,4 +113,6 @@ def _show_suggestion(found: CorpusBuckets) -> None:
 
 
 def _bar(share: float) -> str:
-    return "█" * round(share * 24)
+    from envbuild.cli.tables import draws_blocks
+
+    return ("█" if draws_blocks() else "#") * round(share * 24)

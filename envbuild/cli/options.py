@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-OK, FINDINGS, USAGE, BUG, INTERRUPTED = 0, 1, 2, 70, 130
-"""Exit codes (CONTRACT 1)."""
+OK, FINDINGS, USAGE, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+"""Exit codes; 141 is what a shell shows of a tool that a closed pipe ends (128 + SIGPIPE)."""
 
 
 def default_corpus() -> Path:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from envbuild.cli.tables import console
+from envbuild.cli.tables import console, draws_blocks
 from envbuild.records.finding import Severity
 from envbuild.records.preflight import (
     BIN_EDGES,
@@ -127,7 +127,7 @@ def print_findings(report: CorpusReport) -> None:
 
 def distribution_bar(statistics: RowStatistics) -> str:
     """Two characters a bin of `BIN_EDGES`, as high as the bin's share of the fullest one."""
-    bars = BARS if _draws_blocks() else PLAIN_BARS
+    bars = BARS if draws_blocks() else PLAIN_BARS
     most = max(statistics.histogram) or 1
     return "".join(bars[_height(count, most, len(bars) - 1)] * 2 for count in statistics.histogram)
 
@@ -152,11 +152,6 @@ def _height(count: int, most: int, steps: int) -> int:
 
 def _axis() -> str:
     return " ".join(f"{compact(edge):<3}" for edge in BIN_EDGES[::2]).rstrip()
-
-
-def _draws_blocks() -> bool:
-    encoding = (console().encoding or "ascii").lower()
-    return encoding.replace("-", "").startswith("utf")
 
 
 def compact(value: float) -> str:

@@ -35,3 +35,9 @@ def print_table(
     if title:  # above the table, not in its width
         lines[:1] = [title]
     print("\n".join(line.rstrip() for line in lines))
+
+
+def draws_blocks() -> bool:
+    """Whether stdout can spell the block characters that bars are made of."""
+    encoding = (console().encoding or "ascii").lower()
+    return encoding.replace("-", "").startswith("utf")
