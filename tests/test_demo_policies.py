@@ -1,4 +1,8 @@
-"""Scripted policies over the demo corpora: the oracle is always paid in full, the hacker never."""
+"""Scripted policies over the demo corpora: the oracle is always paid in full, the hacker never.
+
+The hacker's promise holds without exception on questions that preflight has nothing against
+(`warned`); what it comes to on the others is said, row for row, in the tests of the whole manifest.
+"""
 
 import json
 import subprocess
@@ -9,10 +13,15 @@ from pathlib import Path
 import pytest
 
 from envbuild.environment import Environment
+from envbuild.records.manifest import ManifestRow
 from envbuild.records.reward import RewardBreakdown
+from envbuild.sql.connect import quote_name
 from envbuild.testing.policies import POLICIES, hacks, make_policy
 
 pytestmark = pytest.mark.slow
+
+WARNINGS = ("empty_gold", "no_signal", "weak_signal")
+"""Findings that say: wrong queries are paid here."""
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +30,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     envbuild("demo", "--out", str(root), "--quiet")
     synsql = str(root / "corpus" / "demo_synsql")
     envbuild("manifest", synsql, "--variants", "1", "--out", str(root / "hidden"), "--quiet")
+    heeded = ("--leave-out", ",".join(WARNINGS), "--out", str(root / "heeded"))
+    envbuild("manifest", str(root / "corpus"), *heeded, "--quiet")
     return root
 
 
@@ -73,34 +84,97 @@ def test_no_trick_is_paid_like_an_answer(demo: Path) -> None:
     assert worst <= 2.1, "right on the sparse visible database alone, at most"
 
 
-def test_tricks_are_paid_only_where_preflight_found_an_empty_gold(demo: Path) -> None:
+def test_no_trick_beats_honest_partial_credit(demo: Path) -> None:
+    """Strict, for every question of a manifest that heeds preflight: `--leave-out` of `WARNINGS`.
+
+    Every trick earns less than each honest answer that is only partly right: the gold without one
+    of its rows, and the gold without one of its columns. Where the gold is a single cell there is
+    no such answer, and a trick earns less than half of an equivalent one.
+    """
+    env = Environment.open(demo / "heeded")
+    rows = list(env.manifest.rows)
+    assert len(rows) >= 70 and not any(warned(row) for row in rows)
+    for row in rows:
+        honest = [answered(env, row, sql).reward or 0.0 for sql in partly_right(env, row)]
+        assert (best_trick(env, row).reward or 0.0) < min(honest or [1.5]), row.row_id
+        assert all(1.0 < paid < 3.0 for paid in honest)
+    assert sum(bool(partly_right(env, row)) for row in rows) >= 40
+
+
+@pytest.fixture(scope="module")
+def best(demo: Path) -> dict[str, RewardBreakdown]:
+    """Row of the whole manifest -> what its best trick earns."""
     env = Environment.open(demo / "manifest")
-    tricks = max(len(hacks(row)) for row in env.manifest.rows)
-    paid = {b.row_id for b in rewards(env, "hacker", candidates=tricks) if b.reward == 3.0}
-    assert paid, "the demo's SynSQL is nearly empty, as the real one"
-    assert all("empty_gold" in env.row(row_id).findings for row_id in paid)
+    return {row.row_id: best_trick(env, row) for row in env.manifest.rows}
 
 
-def test_tricks_earn_less_than_honest_partial_credit_unless_preflight_warned(demo: Path) -> None:
-    """Honest: the gold's rows but one. `SELECT *` may beat that on tables of two or three rows."""
+def test_a_trick_is_paid_in_full_exactly_where_the_gold_is_empty(
+    demo: Path, best: dict[str, RewardBreakdown]
+) -> None:
+    """What remains on the whole manifest, first kind: ten questions whose gold returns no row.
+
+    `SELECT 1 WHERE 0` is then equal to the gold by any rule of comparison, and by no fault of the
+    reward. Preflight reports each as the error `empty_gold`; on hidden variants the trick fails.
+    """
+    rows = list(Environment.open(demo / "manifest").manifest.rows)
+    paid = {row_id for row_id, trick in best.items() if trick.reward == 3.0}
+    empty = {row.row_id for row in rows if row.gold_rows == 0}
+    assert paid == empty == {row.row_id for row in rows if "empty_gold" in row.findings}
+    assert len(empty) == 10, "the demo's SynSQL is nearly empty, as the real one"
+
+
+def test_a_trick_beats_missing_rows_only_where_it_holds_a_tiny_gold_whole(
+    demo: Path, best: dict[str, RewardBreakdown]
+) -> None:
+    """What remains, second kind: two questions of two and three gold rows.
+
+    Their WHERE and their counts change nothing on so few rows, so that `SELECT *` of one table
+    holds all of the gold, and columns besides. By the rule that is worth 0.9 (column subset), and
+    the gold without one of its n rows is worth 2(n-1) / (2n-1): less, up to five rows. From six
+    rows on no wider result can win. Preflight reports both questions.
+    """
     env = Environment.open(demo / "manifest")
     rows = [row for row in env.manifest.rows if row.gold_rows >= 2]
-    beaten = set()
+    assert len(rows) >= 50
+    beaten = {}
     for row in rows:
-        gold = row.gold_sql.rstrip().rstrip(";")
-        honest = answered(env, row.row_id, f"SELECT * FROM ({gold}) LIMIT {row.gold_rows - 1}")
-        assert 1.0 < honest < 3.0
-        if max(answered(env, row.row_id, trick) for trick in hacks(row)) >= honest:
-            beaten.add(row.row_id)
-    assert len(rows) >= 50 and len(beaten) <= 3
-    assert all({"weak_signal", "no_signal"} & set(env.row(one).findings) for one in beaten)
+        trick, honest = best[row.row_id], answered(env, row, without_a_row(row))
+        if (trick.reward or 0.0) >= (honest.reward or 0.0):
+            beaten[row.question_id, row.gold_rows] = trick.f1
+            assert warned(row)
+    assert beaten == {("8", 3): pytest.approx(0.9), ("18", 2): pytest.approx(0.9)}
+    assert [n for n in range(2, 1000) if 2 * (n - 1) / (2 * n - 1) <= 0.9] == [2, 3, 4, 5]
 
 
-def answered(env: Environment, row_id: str, sql: str) -> float:
-    episode = env.new_episode(env.row(row_id))
+def warned(row: ManifestRow) -> bool:
+    return bool(set(WARNINGS) & set(row.findings))
+
+
+def best_trick(env: Environment, row: ManifestRow) -> RewardBreakdown:
+    tried = [answered(env, row, trick) for trick in hacks(row)]
+    return max(tried, key=lambda breakdown: breakdown.reward or 0.0)
+
+
+def partly_right(env: Environment, row: ManifestRow) -> list[str]:
+    """The gold without its last row, and without its last column, where there are others."""
+    columns = [quote_name(name) for name in env.gold(row).columns]
+    rest = f"SELECT {', '.join(columns[:-1])} FROM ({bare_gold(row)})"
+    return [without_a_row(row)] * (row.gold_rows > 1) + [rest] * (len(columns) > 1)
+
+
+def without_a_row(row: ManifestRow) -> str:
+    return f"SELECT * FROM ({bare_gold(row)}) LIMIT {row.gold_rows - 1}"
+
+
+def bare_gold(row: ManifestRow) -> str:
+    return row.gold_sql.rstrip().rstrip(";")
+
+
+def answered(env: Environment, row: ManifestRow, sql: str) -> RewardBreakdown:
+    episode = env.new_episode(row)
     episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": sql}}))
     episode.close()
-    return env.score(episode.record()).reward or 0.0
+    return env.score(episode.record())
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
