@@ -7,6 +7,7 @@ from envbuild.episode.running import QWEN
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import EVALUATION_SAMPLING, Completion, Sampling
 from envbuild.rollout.client import CompletionError, CompletionsClient, sampling_seed
+from envbuild.rollout.loops import run_to_end
 
 DEFAULT_TOKENS = 2048
 
@@ -62,9 +63,10 @@ class ServerGenerate:
     def complete_all(self, requests: Sequence[TextRequest]) -> list[Completion | CompletionError]:
         """One completion a request within its own limits, or why it cannot be had.
 
-        Raises ServerUnreachableError where no request could succeed.
+        Works inside a running event loop, too, which waits meanwhile. Raises
+        ServerUnreachableError where no request could succeed.
         """
-        return asyncio.run(self._complete_all(requests))
+        return run_to_end(self._complete_all(requests))
 
     async def _complete_all(
         self, requests: Sequence[TextRequest]

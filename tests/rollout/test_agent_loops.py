@@ -1,0 +1,78 @@
+"""An agent over a server where an event loop runs already, as in a notebook."""
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild import Agent
+from envbuild.records.episode import EndedBy
+from envbuild.rollout.client import ServerUnreachableError
+from envbuild.rollout.generate import ServerGenerate
+from envbuild.testing.server import PolicyServer
+from tests.small_manifest import QUESTIONS, write_small_manifest
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+def in_a_cell(work: Any) -> Any:
+    """Called as a notebook's cell calls it: plainly, from inside a running loop."""
+
+    async def cell() -> Any:
+        return work()
+
+    return asyncio.run(cell())
+
+
+def test_an_agent_runs_in_a_running_loop_as_outside(manifest: Path) -> None:
+    database = manifest.parent / "music.sqlite"
+    asked = [(question.question, database) for question in QUESTIONS]
+    with PolicyServer(manifest) as base_url:
+        agent = Agent(ServerGenerate(base_url, "oracle"))
+        outside = agent.run_many(asked)
+        assert [e.sql for e in outside] == [question.gold for question in QUESTIONS]
+        inside = in_a_cell(lambda: agent.run_many(asked))
+        assert [e.turns for e in inside] == [e.turns for e in outside]
+        once = in_a_cell(lambda: agent.run(QUESTIONS[0].question, database))
+        assert once.ended_by is EndedBy.SUBMIT_SQL
+        (text,) = in_a_cell(lambda: ServerGenerate(base_url, "oracle")([inside[0].prompt]))
+        assert text == inside[0].turns[0].completion
+
+
+def test_what_the_operator_can_mend_is_raised_there_too(manifest: Path) -> None:
+    with PolicyServer(manifest) as base_url:
+        agent = Agent(ServerGenerate(base_url, "nobody"))
+        with pytest.raises(ServerUnreachableError, match="refuses model 'nobody'"):
+            in_a_cell(lambda: agent.run("How many?", manifest.parent / "music.sqlite"))
+
+
+class StuckServer(PolicyServer):
+    """Answers when nobody waits any more."""
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        time.sleep(5)
+        return super().answer(payload)
+
+
+def test_an_interrupt_waits_for_no_answer(manifest: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with StuckServer(manifest) as base_url:
+            agent = Agent(ServerGenerate(base_url, "oracle"))
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                in_a_cell(lambda: agent.run("How many?", manifest.parent / "music.sqlite"))
+            assert time.monotonic() - began < 3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
