@@ -114,31 +114,37 @@ def test_a_kill_loses_nothing_finished(manifest: Path, tmp_path: Path) -> None:
     assert len(server.requests) - asked < sum(len(episode.turns) for episode in episodes)
 
 
-class SlowServer(PolicyServer):
-    """Answers after a moment, as a model does."""
+class HeldServer(PolicyServer):
+    """Answers eight requests, and the others once it may go on."""
+
+    def __init__(self, manifest: Path) -> None:
+        super().__init__(manifest)
+        self.go_on = threading.Event()
 
     def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        time.sleep(0.05)
+        if len(self.requests) >= 8:
+            self.go_on.wait(60)
         return super().answer(payload)
 
 
 def test_a_second_rollout_into_the_same_folder_is_refused(manifest: Path, tmp_path: Path) -> None:
-    with SlowServer(manifest) as base_url:
+    server = HeldServer(manifest)
+    with server as base_url:
         command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--out"]
         command += [str(tmp_path), "--base-url", base_url, "--model", "oracle", "--quiet"]
         command += ["--episodes", "4", "--concurrency", "1", "--row"]
-        first = subprocess.Popen([*command, "music/music/0"], stdout=subprocess.DEVNULL)
-        for _ in range(600):
-            if (tmp_path / JOURNAL).exists() and (tmp_path / JOURNAL).stat().st_size:
-                break
-            time.sleep(0.02)
-        second = subprocess.run([*command, "music/music/1"], capture_output=True, text=True)
-        assert first.poll() is None, "the first one is still at it"
-        assert (second.returncode, second.stdout) == (2, "")
+        with subprocess.Popen([*command, "music/music/0"], stdout=subprocess.DEVNULL) as first:
+            for _ in range(600):
+                if (tmp_path / JOURNAL).exists() and (tmp_path / JOURNAL).stat().st_size:
+                    break
+                time.sleep(0.05)
+            second = subprocess.run([*command, "music/music/1"], capture_output=True, text=True)
+            assert first.poll() is None, "the first one is still at it"
+            server.go_on.set()
+        assert (first.returncode, second.returncode, second.stdout) == (0, 2, "")
         assert second.stderr == (
             f"envbuild: another run is writing {tmp_path}: wait for it, or choose another --out\n"
         )
-        assert first.wait(30) == 0
         assert len(list(iter_episodes(tmp_path))) == 4
         assert subprocess.run([*command, "music/music/1"], capture_output=True).returncode == 0
     assert len(list(iter_episodes(tmp_path))) == 8
