@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli import app as command_line
+from tests.small_manifest import write_small_manifest
 
 
 def start(*arguments: str, largest_file: int | None = None) -> subprocess.Popen[str]:
@@ -85,6 +86,32 @@ def test_our_own_fault_is_a_traceback_and_70(
     assert (ended.value.code, shown.out) == (70, "")
     assert "ZeroDivisionError: ours" in shown.err
     assert "our bug" in shown.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("demo",), ("synth", "bird", "--databases", "1"), ("run", "pipelines/demo.toml")]
+)
+def test_a_file_where_a_folder_should_be_is_a_sentence(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    made = start(*arguments, "--out", str(taken))
+    _, errors = made.communicate(timeout=60)
+    assert made.returncode == 2
+    assert f"cannot write {taken}" in errors and "Traceback" not in errors
+
+
+@pytest.mark.parametrize("command", ["pool", "ladder"])
+def test_a_manifest_without_its_databases_is_a_sentence(command: str, tmp_path: Path) -> None:
+    alone = write_small_manifest(tmp_path)
+    for database in tmp_path.rglob("*.sqlite"):
+        database.unlink()
+    options = ("--out", str(tmp_path / "l")) if command == "ladder" else ("--test", str(alone))
+    made = start(command, str(alone), *options)
+    _, errors = made.communicate(timeout=60)
+    assert made.returncode == 2, errors
+    assert "cannot read the database" in errors and "Traceback" not in errors
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("synth", "sqale", "--databases", "1")])

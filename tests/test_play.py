@@ -36,6 +36,12 @@ def test_a_played_episode_ends_with_its_breakdown(manifest: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+def test_a_slip_of_the_hand_costs_no_turn(manifest: Path) -> None:
+    done = play(manifest, "foo\nSELECT 1\nschema singer\ntables\n{broken\nsubmit SELECT 1\n")
+    assert done.stdout.count("No such word") == 3
+    assert ["turns", "3"] in [line.split() for line in done.stdout.splitlines()]
+
+
 def test_json_is_one_document(manifest: Path) -> None:
     done = play(manifest, "submit SELECT 1", "--json", "--row", "music/music/1")
     document = json.loads(done.stdout)

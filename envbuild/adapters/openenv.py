@@ -4,6 +4,8 @@ A client resets with `row_id`, or `split` and `index`, sends completions and rea
 the reward comes with the last one. A session sees one episode, never its group.
 """
 
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import msgspec
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import Rollouts
 from envbuild.episode.text_episode import TextEpisode
-from envbuild.errors import MissingDependencyError, StateError
+from envbuild.errors import MissingDependencyError, OutputError, StateError
 
 try:
     from openenv.core.env_server.http_server import create_fastapi_app
@@ -166,8 +168,24 @@ def make_app(manifest: Path, *, sessions: int = 256, rerun_golds: bool = False) 
     )
 
 
-def run_server(app: Any, *, host: str, port: int) -> None:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes any free one.
+
+    Raises OutputError where the port cannot be had.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as e:
+        raise OutputError(
+            f"cannot listen on {host}, port {port}: {e}; --port 0 takes a free one"
+        ) from e
+
+
+def run_server(app: Any, listening: socket.socket) -> None:
     """Serves the application until it is interrupted."""
     import uvicorn
 
-    uvicorn.run(app, host=host, port=port, log_level="warning")
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])

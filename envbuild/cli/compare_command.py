@@ -57,7 +57,10 @@ def compare(
                     "bootstrap 95 % of delta, databases",
                     f"{c.clustered_low:+.3f} to {c.clustered_high:+.3f}",
                 ),
-                ("smallest delta found with power 0.8", f"{c.detectable:.3f}"),
+                (
+                    "smallest delta found with power 0.8",
+                    "-" if c.detectable is None else f"{c.detectable:.3f}",
+                ),
             ],
             title=f"{c.first} against {c.second} by {judged} ({family})",
             right=(1,),

@@ -61,6 +61,10 @@ def manifest(
         typer.Option("--variants", min=0, help="Hidden variants that each gold is also judged on."),
     ] = 0,
     limit: LimitOption = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Remove a manifest there of other settings or inputs."),
+    ] = False,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -115,6 +119,7 @@ def manifest(
             shard=parse_shard(shard) if shard else None,
             watch=watch,
             maker=make_variants if variants else None,
+            replace=replace,
         )
     if json:
         print_json("manifest", _document(built))

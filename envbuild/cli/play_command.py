@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envbuild.cli.options import JsonOption, RerunGoldsOption, SeedOption, print_json, warn
-from envbuild.cli.play_words import HELP, completion_of
+from envbuild.cli.play_words import HELP, completion_of, is_unknown
 
 if TYPE_CHECKING:
     from envbuild.environment import Environment
@@ -101,6 +101,8 @@ def _take_turns(environment: "Environment", say: Callable[[str], None]) -> None:
             say(HELP)
         elif line.strip() == "prompt":
             say(request.context)
+        elif request.kind != "final" and is_unknown(line):
+            say("No such word: `sql QUERY` tries, `submit QUERY` answers, `help` lists them all.\n")
         elif line.strip():
             observation = environment.step(completion_of(line)).observation
             if observation:

@@ -45,6 +45,12 @@ def completion_of(line: str) -> str:
     return json.dumps({"tool": tool, "args": arguments}, ensure_ascii=False)
 
 
+def is_unknown(line: str) -> bool:
+    """Whether a line is neither one of the words nor anything that an agent would have written."""
+    word = line.strip().partition(" ")[0].lower()
+    return word not in WORDS and "{" not in line and "<" not in line
+
+
 def _operands(text: str) -> list[str]:
     try:
         return shlex.split(text)

@@ -91,7 +91,10 @@ def pool(
     if suggest:
         lengths = lengths_a_bucket(opened.root)
         plan = suggest_schedule({name: len(values) for name, values in lengths.items()})
-        typer.echo(render_schedule(plan), nl=False)
+        if json:
+            print_json("pool", {"suggested": plan})
+        else:
+            typer.echo(render_schedule(plan), nl=False)
         return
     plan = load_schedule(schedule)
     choice = PoolChoice(

@@ -113,6 +113,7 @@ def run_stages(
         demo_sources,
         inputs_digest,
         is_done,
+        is_own_manifest,
         outputs_digest,
         read_progress,
         write_progress,
@@ -132,8 +133,11 @@ def run_stages(
                 from envbuild.corpora.demo.write import write_demo_sources
 
                 write_demo_sources(sources)
-            warn(f"$ envbuild {shlex.join(stage.arguments)}")
-            code = invoke(app, stage.arguments)
+            arguments = stage.arguments
+            if stage.name == "manifest" and is_own_manifest(progress, out):
+                arguments += ("--replace",)
+            warn(f"$ envbuild {shlex.join(arguments)}")
+            code = invoke(app, arguments)
             progress[stage.name] = DoneStage(
                 digest=stage.digest,
                 inputs=inputs_digest(stage.name, out),

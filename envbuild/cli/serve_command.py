@@ -34,8 +34,10 @@ def serve(
     """
     if not openenv:
         raise UsageError("say which protocol to speak; there is one: --openenv")
-    from envbuild.adapters.openenv import make_app, run_server
+    from envbuild.adapters.openenv import listen, make_app, run_server
 
     app = make_app(manifest, sessions=sessions, rerun_golds=rerun_golds)
-    warn(f"serving {manifest} on http://{host}:{port or '(a free port)'}")
-    run_server(app, host=host, port=port)
+    with listen(host, port) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        warn(f"serving {manifest} on http://{shown}:{listening.getsockname()[1]}")
+        run_server(app, listening)

@@ -20,8 +20,7 @@ from envbuild.errors import UsageError
 from envbuild.manifest.read import open_manifest
 from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.curriculum import BucketFill, Schedule
-from envbuild.schema.read import read_schema
-from envbuild.sql.connect import open_read_only
+from envbuild.schema.read import read_schema_of
 
 _COLUMNS = ("row_id", "split", "style", "question", "bucket", "signal", "sqlite_file")
 
@@ -148,18 +147,10 @@ def _keep_apart(
     reasons = leaks(
         train.select("row_id", "sqlite_file", "question").iter_rows(),
         held_out.select("row_id", "sqlite_file", "question").iter_rows(),
-        fingerprints={file: _fingerprint(Path(file)) for file in files},
+        fingerprints={file: schema_fingerprint(read_schema_of(Path(file))) for file in files},
     )
     left_out.update(reasons.values())
     return train.filter(~pl.col("row_id").is_in(list(reasons)))
-
-
-def _fingerprint(database: Path) -> str:
-    connection = open_read_only(database)
-    try:
-        return schema_fingerprint(read_schema(connection))
-    finally:
-        connection.close()
 
 
 def _fill(

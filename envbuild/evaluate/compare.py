@@ -149,7 +149,9 @@ def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
         high=plain.high,
         clustered_low=clustered.low,
         clustered_high=clustered.high,
-        detectable=minimum_detectable_effect(len(shared), differing / len(shared)),
+        detectable=minimum_detectable_effect(len(shared), differing / len(shared))
+        if differing
+        else None,
     )
 
 

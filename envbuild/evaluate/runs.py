@@ -93,8 +93,8 @@ def evaluate_predictions(
     """EX of a predictions file over a benchmark's folder, under the benchmark's own rule.
 
     `benchmark` None is the folder's own: Spider's of a Spider folder, BIRD's of any other.
-    Raises UnknownNameError for another benchmark, SourceError where the file does not belong, and
-    where none of its predictions is for one of the questions.
+    Raises UnknownNameError for another benchmark, SourceError where the file does not belong, where
+    none of its predictions is for one of the questions, and where no question has its database.
     """
     read = read_source(source)
     rule = load_benchmark(benchmark or (read.kind if read.kind in BENCHMARKS else "bird"))
@@ -116,6 +116,11 @@ def evaluate_predictions(
         if isinstance(d, DatabaseRecord) and d.sqlite_file
     }
     here = [q for q in questions if q.db_id in files]
+    if not here:
+        raise SourceError(
+            f"{source} holds no database of its {len(questions)} questions ({read.said}): "
+            "name the benchmark's own folder, with its databases inside"
+        )
     chosen = set(draw_questions([q.question_id for q in here], rows=rows, seed=seed))
     verdicts = list(
         judge_predictions(

@@ -15,7 +15,15 @@ from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
 from envbuild.io.files import write_bytes, writing
 from envbuild.io.locks import only_writer
 from envbuild.manifest.hand_out import hand_out_questions, remove_questions
-from envbuild.manifest.layout import FORMAT, INDEX_FILE, PARTS_FOLDER
+from envbuild.manifest.layout import (
+    FORMAT,
+    GOLD_FILE,
+    INDEX_FILE,
+    PARTS_FOLDER,
+    REJECTS_FILE,
+    ROWS_FILE,
+    VARIANTS_FILE,
+)
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, plan_parts
@@ -51,6 +59,7 @@ def build_manifest(
     shard: tuple[int, int] | None = None,
     watch: Callable[[int, int], None] | None = None,
     maker: VariantMaker | None = None,
+    replace: bool = False,
 ) -> Built:
     """Writes the question pool of these corpora into `out`; the same bytes for any workers.
 
@@ -58,13 +67,16 @@ def build_manifest(
     read. `shard` (index, count) makes only that share of the parts; a run without it then joins
     them. `watch(done, parts)` hears of progress; `maker` makes the hidden variants that the
     settings ask for. Raises ConfigurationError, naming what differs, where `out` was begun with
-    other settings or inputs; CorpusFolderError where there is no question.
+    other settings or inputs, unless `replace` says that it then goes; CorpusFolderError where there
+    is no question.
     """
     settings.check()
     if settings.variants and maker is None:
         raise UsageError("a manifest with hidden variants needs a function that makes them")
     check_names(corpora)
     configuration = configuration_of(settings, corpora)
+    if replace:
+        remove_other(out, configuration)
     if (out / INDEX_FILE).is_file():
         return _read_complete(out, configuration)
     folder = out / PARTS_FOLDER
@@ -119,18 +131,42 @@ def _begin(folder: Path, configuration: dict[str, Any]) -> None:
         write_bytes(file, msgspec.json.encode(configuration))
 
 
-def _compare(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+def remove_other(out: Path, configuration: dict[str, Any]) -> None:
+    """Removes the manifest in `out`, or a build of one, that was made with another configuration.
+
+    Anything else in the folder stays.
+    """
+    index, begun = out / INDEX_FILE, out / PARTS_FOLDER / _CONFIGURATION
+    with writing(out):
+        if begun.is_file() and _differences(msgspec.json.decode(begun.read_bytes()), configuration):
+            shutil.rmtree(out / PARTS_FOLDER)
+        if index.is_file():
+            found = msgspec.json.decode(index.read_bytes(), type=dict[str, Any])
+            if found.get("format") == FORMAT and _differences(
+                found["configuration"], configuration
+            ):
+                index.unlink()  # first: without it the folder does not claim to be complete
+                for file in (ROWS_FILE, GOLD_FILE, REJECTS_FILE, VARIANTS_FILE):
+                    (out / file).unlink(missing_ok=True)
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Which entries of two configurations are not the same, sorted."""
     now = msgspec.json.decode(msgspec.json.encode(now))
     flat_before, flat_now = dict(_flatten(before)), dict(_flatten(now))
-    different = sorted(
+    return sorted(
         key
         for key in flat_before.keys() | flat_now.keys()
         if flat_before.get(key) != flat_now.get(key)
     )
+
+
+def _compare(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    different = _differences(before, now)
     if different:
         raise ConfigurationError(
             f"{out} was begun with another {', '.join(different)}: "
-            "choose another --out, or remove that folder"
+            "choose another --out, or build it anew with --replace"
         )
 
 

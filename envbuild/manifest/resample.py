@@ -28,9 +28,9 @@ from envbuild.manifest.layout import (
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.manifest import ManifestRow
 from envbuild.schema.graph import SchemaGraph
-from envbuild.schema.read import read_schema
+from envbuild.schema.read import read_schema_of
 from envbuild.schema.sampler import sample_schema
-from envbuild.sql.connect import VERSIONS, open_read_only
+from envbuild.sql.connect import VERSIONS
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +96,7 @@ def _rows(manifest: Manifest, out: Path, size: Size) -> Iterator[ManifestRow]:
         for row in rows:
             path = manifest.database_path(row)
             if schema is None or graph is None:
-                connection = open_read_only(path)
-                schema = read_schema(connection)
-                connection.close()
+                schema = read_schema_of(path)
                 graph = SchemaGraph(schema)
             sample = sample_schema(
                 schema,

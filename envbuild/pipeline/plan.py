@@ -109,7 +109,7 @@ def read_progress(out: Path) -> dict[str, DoneStage]:
     """Stage -> how it ended in an earlier run; empty where there was none."""
     try:
         return msgspec.json.decode((out / PROGRESS_FILE).read_bytes(), type=dict[str, DoneStage])
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return {}
 
 
@@ -121,6 +121,14 @@ def is_done(stage: PlannedStage, progress: Mapping[str, DoneStage], out: Path) -
     return done.inputs == inputs_digest(stage.name, out) and done.outputs == outputs_digest(
         stage.name, out
     )
+
+
+def is_own_manifest(progress: Mapping[str, DoneStage], out: Path) -> bool:
+    """True where the manifest there is as an earlier run left it, or unfinished: it may go."""
+    done = progress.get("manifest")
+    if done is None:
+        return not (out / "manifest" / "manifest.json").exists()
+    return done.outputs == outputs_digest("manifest", out)
 
 
 def inputs_digest(stage: str, out: Path) -> str:

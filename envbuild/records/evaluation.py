@@ -186,5 +186,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     clustered_low: float
     clustered_high: float
     """The same with whole databases resampled."""
-    detectable: float
-    """Smallest true delta found with power 0.8 at this n and this disagreement."""
+    detectable: float | None
+    """Smallest true delta found with power 0.8 at this n and this disagreement; None where the two
+    agree on every question, which tells nothing of how they would differ."""

@@ -6,7 +6,7 @@ print(episode.sql)
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -91,7 +91,7 @@ class Agent:
         """One episode a (question, database), all turns of a round in one call of `generate`.
 
         Raises SourceError where a database is no SQLite file, StateError where `generate` returns
-        another number of completions than it was given prompts.
+        anything but a completion for each prompt.
         """
         notes = evidence or [""] * len(asked)
         episodes = [
@@ -141,11 +141,19 @@ class Agent:
             generate = cast(Callable[..., list[str]], self.generate)
             prompts = [request.context for request in requests]
             limits = [request.max_new_tokens for request in requests]
-            answers = list(generate(prompts, *[limits] * takes_limits(generate)))
+            returned: object = generate(prompts, *[limits] * takes_limits(generate))
+            if isinstance(returned, str) or not isinstance(returned, Iterable):
+                raise StateError(
+                    f"generate gave a {type(returned).__name__}, not a list of completions: it "
+                    "takes a list of prompts and returns a list of texts, one a prompt"
+                )
+            answers = list(returned)
         if len(answers) != len(requests):
             raise StateError(
                 f"generate gave {len(answers)} completions for {len(requests)} prompts"
             )
+        if strange := [one for one in answers if not isinstance(one, str | Completion | Exception)]:
+            raise StateError(f"generate gave a {type(strange[0]).__name__} as a completion")
         return [Completion(text=found) if isinstance(found, str) else found for found in answers]
 
 

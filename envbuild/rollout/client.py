@@ -98,9 +98,7 @@ class CompletionsClient:
             except httpx.ConnectError as e:
                 last = f"no server at {self.base_url}: {e}"
                 if attempt >= min(self.retries, self.retries if self._answered else 1):
-                    raise ServerUnreachableError(
-                        f"{last}; finished episodes are kept, run again to go on"
-                    ) from e
+                    raise ServerUnreachableError(last) from e
             except (httpx.InvalidURL, httpx.UnsupportedProtocol) as e:
                 raise ServerUnreachableError(
                     f"--base-url {self.base_url!r} is no http:// or https:// URL: {e}"

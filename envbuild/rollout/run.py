@@ -15,7 +15,7 @@ from envbuild.errors import UsageError
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.records.episode import Episode, TextRequest
 from envbuild.records.rollout import Completion
-from envbuild.rollout.client import CompletionError, sampling_seed
+from envbuild.rollout.client import CompletionError, ServerUnreachableError, sampling_seed
 from envbuild.rollout.unanswered import end_unanswered
 
 OnTurn = Callable[[str, TextRequest, str, str], None]
@@ -132,6 +132,9 @@ def _raise_first(workers: Sequence["asyncio.Task[None]"]) -> None:
     """Raises what a finished worker raised."""
     for worker in workers:
         if worker.done() and not worker.cancelled() and (error := worker.exception()):
+            if isinstance(error, ServerUnreachableError):
+                kept = "finished episodes are kept: the same command goes on from them"
+                raise ServerUnreachableError(f"{error}; {kept}") from error
             raise error
 
 

@@ -2,10 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+from envbuild.errors import SourceError
 from envbuild.records.schema import Column, ForeignKey, MissingParent, Schema, Table
-from envbuild.sql.connect import Connection, iter_rows
+from envbuild.sql.connect import Connection, SQLiteError, iter_rows, open_read_only
 from envbuild.sql.names import declared_spelling, fold_name
 
 _KINDS = "SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = 'main'"
@@ -43,6 +46,15 @@ def read_schema(connection: Connection) -> Schema:
         views=tuple(name for name, _ in views),
         view_sql=tuple(sql for _, sql in views),
     )
+
+
+def read_schema_of(database: Path) -> Schema:
+    """The schema of the SQLite file at this path. Raises SourceError where it cannot be read."""
+    try:
+        with closing(open_read_only(database)) as connection:
+            return read_schema(connection)
+    except SQLiteError as e:
+        raise SourceError(f"cannot read the database {database}: {e}") from e
 
 
 def read_tables(connection: Connection) -> tuple[Table, ...]:

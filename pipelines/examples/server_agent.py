@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from envbuild import Agent
+from envbuild.errors import OperatorError
 from envbuild.rollout.generate import ServerGenerate
 
 
@@ -23,7 +24,11 @@ def main(base_url: str, model: str, database: str, questions: Sequence[str]) -> 
         api_key=os.environ.get("OPENAI_API_KEY", ""),
     )
     agent = Agent(generate, policy=model)
-    for episode in agent.run_many([(question, database) for question in questions]):
+    try:
+        episodes = agent.run_many([(question, database) for question in questions])
+    except OperatorError as e:  # no server there, no such model, no such file
+        sys.exit(str(e))
+    for episode in episodes:
         print(episode.sql or f"no answer: {episode.ended_by.value} {episode.error}".strip())
 
 

@@ -202,6 +202,8 @@ def test_a_suggested_schedule_fits_the_manifest_and_can_be_used(
     path = tmp_path / "own.toml"
     path.write_text(envbuild("pool", manifest, "--suggest"))
     plan = load_schedule(str(path))
+    document = json.loads(envbuild("pool", manifest, "--suggest", "--json"))
+    assert document["suggested"]["pool"] == list(plan.pool)
     assert plan.buckets == ("short", "medium", "long") and plan.pool == (0.364, 0.303, 0.333)
     assert mixture_at(plan, 0)["short"] == 1 and float(mixture_at(plan, 1400)["long"]) == 0.333
     assert "step 1500" in envbuild("pool", manifest, "--schedule", path, "--step", 1500)

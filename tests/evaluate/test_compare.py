@@ -52,7 +52,13 @@ def test_published_case_from_files_in_another_order(tmp_path: Path) -> None:
     assert found.holm == found.p
     assert found.test == "mcnemar_exact"
     assert found.left_out == 0
-    assert found.detectable > found.delta
+    assert found.detectable is not None and found.detectable > found.delta
+
+
+def test_two_that_agree_everywhere_tell_nothing_of_what_could_be_found(tmp_path: Path) -> None:
+    sides = [write_evaluation(tmp_path / name, numbered([False] * 9)) for name in ("a", "b")]
+    (found,) = compare_all(read_sides(sides))
+    assert (found.delta, found.p, found.detectable) == (0.0, 1.0, None)
 
 
 def test_unscored_questions_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -83,6 +83,15 @@ def test_a_file_of_which_nothing_fits_is_refused_with_the_ids_of_both(
     assert "5 predictions match no question, such as 'x0'" in run.warnings
 
 
+def test_a_folder_without_databases_is_refused(benchmark: Path, tmp_path: Path) -> None:
+    predictions = tmp_path / "system.sql"
+    predictions.write_text("\n".join(ANSWERS) + "\n")
+    for file in benchmark.rglob("*.sqlite"):
+        file.unlink()
+    with pytest.raises(SourceError, match="no database of its"):
+        evaluate_predictions(benchmark, predictions, benchmark="spider")
+
+
 def test_a_spider_folder_is_judged_by_spiders_rule_unless_another_is_named(
     benchmark: Path, tmp_path: Path
 ) -> None:

@@ -56,6 +56,30 @@ def test_a_second_run_repeats_only_what_was_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_demo_goes_on_after_its_corpora_were_looked_at_again(tmp_path: Path) -> None:
+    out, command = tmp_path / "demo", [sys.executable, "-m", "envbuild"]
+    demo = [*command, "demo", "--out", str(out)]
+    assert subprocess.run(demo, capture_output=True, check=False).returncode == 0
+    signals = {p: p.read_bytes() for p in out.glob("corpus/*/signal.parquet")}
+    looked = [*command, "preflight", str(out / "corpus"), "--quiet"]
+    assert subprocess.run(looked, capture_output=True, check=False).returncode == 1
+    assert {p: p.read_bytes() for p in signals} != signals, "another sample of golds was scored"
+    again = subprocess.run(demo, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout.count("Rows per table")) == (0, 1), again.stderr
+    (out / "manifest" / "manifest.json").write_bytes(
+        (out / "manifest" / "manifest.json").read_bytes() + b"\n"
+    )
+    (out / "corpus" / "demo_bird" / "buckets.parquet").unlink()
+    touched = subprocess.run(
+        [*command, "manifest", str(out / "corpus"), "--out", str(out / "manifest")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert touched.returncode == 2 and "--replace" in touched.stderr
+
+
+@pytest.mark.slow
 def test_strict_and_until_stop(tmp_path: Path) -> None:
     quick = tmp_path / "quick.toml"
     quick.write_text(DEMO.read_text().replace('signal = "200"', 'signal = "off"'))

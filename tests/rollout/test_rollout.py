@@ -271,7 +271,7 @@ def test_what_only_the_operator_can_mend_is_a_sentence(manifest: Path, tmp_path:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cases = [
-        (f"http://127.0.0.1:{port}/v1", "oracle", "no server at"),
+        (f"http://127.0.0.1:{port}/v1", "oracle", "finished episodes are kept"),
     ]
     server = PolicyServer(manifest)
     with server as base_url:
@@ -320,6 +320,13 @@ def test_ask_and_agent_over_ones_own_database(manifest: Path) -> None:
     assert agent.run("How many?", database).ended_by is EndedBy.SUBMIT_SQL
     with pytest.raises(StateError, match="0 completions for 1"):
         envbuild.Agent(lambda prompts: []).run("How many?", database)
+    for wrong, said in (
+        ("x", "gave a str, not a list"),
+        (None, "gave a NoneType"),
+        ([7], "a int as"),
+    ):
+        with pytest.raises(StateError, match=said):
+            envbuild.Agent(lambda prompts, wrong=wrong: wrong).run("How many?", database)
 
 
 class OneAnswer(PolicyServer):

@@ -9,13 +9,17 @@ from typing import Any
 from envbuild.corpora.synthetic.columns import parse_tables
 from envbuild.corpora.synthetic.layouts import WRITERS
 from envbuild.corpora.synthetic.sample import SampleDatabase, SampleQuestion, make_database
+from envbuild.io.files import writing
 
 CORPORA = ("sqale", "synsql", "bird")
 SEED = 20240607
 
 
 def write_demo_sources(out: Path) -> list[Path]:
-    """Writes three sources into `out`; their paths, ready for `materialize`. Takes a second."""
+    """Writes three sources into `out`; their paths, ready for `materialize`. Takes a second.
+
+    Raises OutputError where `out` cannot be written.
+    """
     sources = []
     for corpus in CORPORA:
         text = files("envbuild.corpora.demo").joinpath(f"{corpus}.toml").read_text("utf-8")
@@ -25,7 +29,8 @@ def write_demo_sources(out: Path) -> list[Path]:
             (_database(d, declared["name"]), list(_questions(d["db_id"], declared["question"])))
             for d in declared["database"]
         ]
-        WRITERS[declared["layout"]](pairs, source, seed=SEED)
+        with writing(source):
+            WRITERS[declared["layout"]](pairs, source, seed=SEED)
         sources.append(source)
     return sources
 

@@ -8,6 +8,7 @@ import msgspec
 from envbuild.corpora.synthetic.layouts import WRITERS
 from envbuild.corpora.synthetic.sample import SampleDatabase, SampleQuestion
 from envbuild.corpora.synthetic.shapes import iter_shape
+from envbuild.io.files import writing
 
 
 class SynthSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,5 +38,6 @@ def write_shape(shape: str, out: Path, *, databases: int, seed: int) -> SynthSum
             counts["questions"] += len(questions)
             yield database, questions
 
-    WRITERS[shape](counted(), Path(out), seed=seed)
+    with writing(Path(out)):
+        WRITERS[shape](counted(), Path(out), seed=seed)
     return SynthSummary(shape=shape, out=str(out), **counts)

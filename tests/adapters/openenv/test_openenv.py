@@ -1,8 +1,6 @@
 """The OpenEnv server over real sockets: tasks, many sessions at once, and the command."""
 
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,12 +20,14 @@ from tests.adapters.questions import make_manifest, right_answer, wrong_answer
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     manifest = make_manifest(tmp_path_factory.mktemp("openenv") / "manifest")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [sys.executable, "-m", "envbuild", "serve", str(manifest), "--openenv"]
-    process = subprocess.Popen([*command, "--port", str(port)], env=os.environ)
-    address = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    address = next(line for line in process.stderr if " on http://" in line).split()[-1]
+    again = [*command, "--port", address.rpartition(":")[2]]
+    refused = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2 and "cannot listen on 127.0.0.1" in refused.stderr
+    assert "serving" not in refused.stderr and "Traceback" not in refused.stderr
     for _ in range(300):
         try:
             httpx.get(f"{address}/health")
