@@ -152,3 +152,8 @@ def test_an_unreachable_hub_says_what_to_do(tmp_path: Path) -> None:
     assert run.returncode == 2
     assert "hf download nobody/nothing --repo-type dataset --revision abc123" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_questions_alone_are_no_corpus() -> None:
+    with pytest.raises(SourceError, match="questions and no databases"):
+        read_sources([shared_data("sqale") / "sqale2_queries"])

@@ -29,12 +29,7 @@ def read(path: str, *, split: str | None = None) -> Source:
     """
     root = Path(path)
     folders = list(database_folders(root))
-    split_of = {
-        file: name
-        for pattern in _FILES
-        for file in (root / pattern, *sorted(root.glob(f"*/{pattern}")))
-        if file.is_file() and (name := _FILES[pattern])
-    }
+    split_of = _question_files(root, folders)
     if not split_of:
         raise SourceError(f"{path} is no BIRD folder: it has none of {', '.join(_FILES)}")
     if split is not None:
@@ -42,6 +37,7 @@ def read(path: str, *, split: str | None = None) -> Source:
     else:
         without = {"mini_dev"} if "dev" in split_of.values() else set()
         chosen = [file for file in split_of if split_of[file] not in without]
+    _refuse_several(root, chosen)
     own = _own_folders(folders, {split_of[file] for file in chosen})
     files = question_files(chosen, split_of)
 
@@ -49,17 +45,35 @@ def read(path: str, *, split: str | None = None) -> Source:
         return chain.from_iterable(iter_ready(f, f.name.removesuffix("_databases")) for f in own)
 
     release = _release(root, chosen)
-    shown = ", ".join(f"{f.name} ({split_of[f]})" for f in chosen)
+    shown = ", ".join(f"{f.relative_to(root)} ({split_of[f]})" for f in chosen)
+    beside = ", ".join(str(f.relative_to(root)) for f in own)
     return Source(
         name=root.resolve().name,
         kind="bird",
-        said=f"a BIRD folder: {shown}; {', '.join(f.name for f in own)}; release {release}",
+        said=f"a BIRD folder: {shown}; {beside}; release {release}",
         databases=iter_databases,
         questions=lambda: iter_questions(files),
         files=tuple(chosen),
         revision=release,
         splits=tuple(sorted(set(split_of.values()))),
     )
+
+
+def _question_files(root: Path, folders: list[Path]) -> dict[Path, str]:
+    """Question file -> split: in `root` and beside databases; only for want of these, elsewhere."""
+    places = dict.fromkeys((root, *(folder.parent for folder in folders)))
+    beside = [place / name for name in _FILES for place in places]
+    found = [file for file in beside if file.is_file()]
+    found = found or [file for name in _FILES for file in sorted(root.glob(f"*/{name}"))]
+    return {file: _FILES[file.name] for file in found if file.is_file()}
+
+
+def _refuse_several(root: Path, files: list[Path]) -> None:
+    """Two files of one split are two releases: their questions would have the same ids."""
+    for file in files:
+        if same := [other for other in files if other.name == file.name and other != file]:
+            shown = ", ".join(str(f.relative_to(root)) for f in (file, *same))
+            raise SourceError(f"{root} holds several releases of BIRD: {shown}; give one folder")
 
 
 def _own_folders(folders: list[Path], splits: set[str]) -> list[Path]:

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from envbuild.corpora.recognise import recognise
+from envbuild.corpora.recognise import check_source, recognise
 from envbuild.errors import SourceError, UnknownNameError
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 
@@ -54,13 +54,16 @@ class Reader(Protocol):
 def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = None) -> Source:
     """The source at `path` (a folder, a file, or for `hub` an id like `owner/name@revision`).
 
-    `auto` looks which layout it is. `split` keeps one split only. Raises SourceError where the
-    path has no layout the reader knows, and UnknownNameError for an unknown reader.
+    `auto` looks which layout it is. `split` keeps one split only. Raises SourceError where nothing
+    is there, where it is no source but what envbuild made, where it has no layout the reader knows,
+    and where `auto` finds several sources in it; UnknownNameError for an unknown reader.
     """
     if reader == AUTO:
         reader = recognise(path)
     if reader not in READERS:
         raise UnknownNameError("reader", reader, (AUTO, *READERS))
+    if reader != "hub":
+        check_source(Path(path))
     source = load_reader(reader)(str(path), split=split)
     if split is not None and split not in source.splits:
         has = ", ".join(source.splits) or "none: leave --split out"
@@ -72,7 +75,10 @@ def read_sources(
     paths: Sequence[Path | str], reader: str = AUTO, *, split: str | None = None
 ) -> list[Source]:
     """One source a path; two neighbours of which one holds only databases and the other only
-    questions (SQaLe's two sets) are one source, called like the databases."""
+    questions (SQaLe's two sets) are one source, called like the databases.
+
+    Raises SourceError for questions without databases, and as `read_source` does.
+    """
     sources: list[Source] = []
     for path in paths:
         source = read_source(path, reader, split=split)
@@ -80,6 +86,12 @@ def read_sources(
             sources[-1] = _joined(sources[-1], source)
         else:
             sources.append(source)
+    for source in sources:
+        if not source.has_databases:
+            raise SourceError(
+                f"{source.name} holds questions and no databases ({source.said}): give the "
+                "databases' folder and this one, one after the other, or the folder above both"
+            )
     return sources
 
 
