@@ -1,8 +1,9 @@
 """Runs statements from attacks.jsonl on a database and prints what each came to, one JSON a line.
 
-    python -m tests.sql.run_attacks DATABASE CONTEXT SECONDS < lines of attacks.jsonl
+    python -m tests.sql.run_attacks DATABASE CONTEXT OVER SECONDS < lines of attacks.jsonl
 
-CONTEXT is `main`, `thread` or `fork`. The last line gives the peak memory of this process and of
+CONTEXT is `main`, `thread` or `fork`; OVER is `file`, or `view`: the database as an episode sees
+it that shows the table `orders` alone. The last line gives the peak memory of this process and of
 its workers.
 """
 
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from envbuild.episode.views import ViewCache
 from envbuild.records.execution import Limits
 from envbuild.sql.executor import Session
 
@@ -23,12 +25,7 @@ CHECK = "SELECT count(*), sum(amt) FROM orders"
 
 def main() -> None:
     attacks = [json.loads(line) for line in sys.stdin]
-    session = Session.open_file(
-        Path(sys.argv[1]),
-        limits=Limits(
-            vm_steps=20_000_000, seconds=float(sys.argv[3]), temporary_bytes=64 * 1024 * 1024
-        ),
-    )
+    session = open_session(Path(sys.argv[1]), over=sys.argv[3], seconds=float(sys.argv[4]))
     expected = session.run(CHECK).rows
     if sys.argv[2] == "thread":
         worker = threading.Thread(target=run_all, args=(session, attacks, expected))
@@ -46,6 +43,13 @@ def main() -> None:
         run_all(session, attacks, expected)
 
 
+def open_session(path: Path, *, over: str, seconds: float) -> Session:
+    limits = Limits(seconds=seconds)
+    if over == "file":
+        return Session.open_file(path, limits=limits)
+    return ViewCache().open(path, ("orders",), limits=limits).session
+
+
 def run_all(session: Session, attacks: list[dict[str, Any]], expected: object) -> None:
     for attack in attacks:
         started = time.monotonic()
@@ -59,6 +63,7 @@ def run_all(session: Session, attacks: list[dict[str, Any]], expected: object) -
                     "outcome": result.outcome,
                     "error": result.error[:200],
                     "seconds": round(seconds, 3),
+                    "leaks": any(text in str(result) for text in ("hidden_fees", "tell-no-one")),
                     "next": session.run(CHECK).rows == expected,
                     "kib": own_peak(),
                 }

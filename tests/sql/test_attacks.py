@@ -5,39 +5,65 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
+
+from envbuild.episode.views import ViewCache
+from envbuild.records.execution import Limits
+from tests.sql.run_attacks import statement
 
 ATTACKS = [
     json.loads(line) for line in Path(__file__).with_name("attacks.jsonl").read_text().splitlines()
 ]
 SECONDS = 1.0
-SLACK = 4.0
-"""Seconds for a busy machine, and for starting a worker."""
+"""The clock's limit, a thirtieth of the default; the other limits are the default ones."""
+TRIES = 3
+"""Runs of a statement, of which one must end within twice the limit: a machine busy with other
+work may hold up any of them, but what is not contained is late every time."""
 HEAVY = {"recursion", "join", "value", "opcode", "pattern", "json"}
 """Kinds that are there to last."""
-PEAK_KIB = 400 * 1024
-"""Bound on either process; a worker may hold 256 MiB of SQLite's own memory and its base."""
+PEAK_KIB = 640 * 1024
+"""Bound on either process: 256 MiB of SQLite's own memory, 64 MiB of rows twice, and its base."""
+HIDDEN, SECRET = "hidden_fees", "tell-no-one"
+"""A table outside the episode's view, and the text in its rows."""
 
 
 def build(path: Path) -> Path:
     connection = apsw.Connection(str(path))
     connection.execute(
         "CREATE TABLE orders(id INTEGER PRIMARY KEY, amt INT, note TEXT);"
+        f"CREATE TABLE {HIDDEN}(id INTEGER PRIMARY KEY, fee TEXT);"
+        f"CREATE INDEX {HIDDEN}_by_fee ON {HIDDEN}(fee);"
+        f"CREATE VIEW {HIDDEN}_view AS SELECT fee FROM {HIDDEN};"
         "CREATE VIEW v AS SELECT 1 AS a;"
         "INSERT INTO orders WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r "
-        "LIMIT 400) SELECT n, n % 37, 'abcdefghij' || n FROM r"
+        "LIMIT 400) SELECT n, n % 37, 'abcdefghij' || n FROM r;"
+        f"INSERT INTO {HIDDEN} SELECT id, '{SECRET}' || id FROM orders"
     )
     connection.close()
     return path
 
 
-def contained(attacks: list[dict[str, object]], folder: Path, *, context: str) -> None:
+def contained(attacks: list[dict[str, Any]], folder: Path, *, context: str, over: str) -> None:
+    """Every attack run by one session over the database's file, or over an episode's view."""
     path = build(folder / "victim.db")
-    before = path.read_bytes()
+    late = attacks
+    for _ in range(TRIES):
+        late = run(late, path, context=context, over=over)
+        if not late:
+            return
+    raise AssertionError(f"not within {2 * SECONDS} s, {TRIES} times: {late}")
+
+
+def run(
+    attacks: list[dict[str, Any]], path: Path, *, context: str, over: str
+) -> list[dict[str, Any]]:
+    """The attacks that took more than twice the limit; whatever else goes wrong is asserted."""
+    folder, before = path.parent, path.read_bytes()
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.sql.run_attacks", str(path), context, str(SECONDS)],
+        [sys.executable, "-m", "tests.sql.run_attacks", str(path), context, over, str(SECONDS)],
         input="".join(json.dumps(attack) + "\n" for attack in attacks),
         capture_output=True,
         text=True,
@@ -47,15 +73,18 @@ def contained(attacks: list[dict[str, object]], folder: Path, *, context: str) -
     )
     *found, peak = map(json.loads, ran.stdout.splitlines())
     assert [each["id"] for each in found] == [attack["id"] for attack in attacks]
+    late = []
     for attack, each in zip(attacks, found, strict=True):
-        allowed = attack["outcomes"]
-        assert isinstance(allowed, list) and each["outcome"] in allowed, each
+        assert each["outcome"] in attack["outcomes"], each
         assert each["next"], f"the next query failed after {each}"
-        assert each["seconds"] <= 2 * SECONDS + SLACK, each
         assert str(folder) not in each["error"] and "victim" not in each["error"], each
+        assert over == "file" or not each["leaks"], each
+        if each["seconds"] > 2 * SECONDS:
+            late.append(attack)
     assert peak["own_kib"] < PEAK_KIB and peak["workers_kib"] < PEAK_KIB, peak
     assert path.read_bytes() == before
     assert list(folder.iterdir()) == [path]
+    return late
 
 
 def test_there_are_enough_of_every_kind() -> None:
@@ -64,12 +93,36 @@ def test_there_are_enough_of_every_kind() -> None:
     assert kinds >= HEAVY | {"attach", "vacuum", "pragma", "pragma-table", "write", "ddl"}
 
 
-def test_quick_attacks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("over", ["file", "view"])
+def test_quick_attacks(tmp_path: Path, over: str) -> None:
     quick = [attack for attack in ATTACKS if attack["kind"] not in HEAVY]
-    contained(quick, tmp_path, context="main")
+    contained(quick, tmp_path, context="main", over=over)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["main", "thread", "fork"])
-def test_every_attack(tmp_path: Path, context: str) -> None:
-    contained(ATTACKS, tmp_path, context=context)
+@pytest.mark.parametrize(
+    ("context", "over"), [("main", "file"), ("thread", "view"), ("fork", "view")]
+)
+def test_every_attack(tmp_path: Path, context: str, over: str) -> None:
+    contained(ATTACKS, tmp_path, context=context, over=over)
+
+
+def test_a_table_outside_the_view_is_like_one_that_never_was(tmp_path: Path) -> None:
+    """Every quick attack on `orders`, aimed at the hidden table and at a name of no table."""
+    path = build(tmp_path / "victim.db")
+    view = ViewCache().view(path, ("orders",))
+    assert SECRET.encode() not in view.image and HIDDEN.encode() not in view.image
+    aimed = [
+        statement(attack)
+        for attack in ATTACKS
+        if attack["kind"] not in HEAVY and "orders" in statement(attack)
+    ]
+    aimed += [f"SELECT {what} FROM orders" for what in ("*", "count(*)", "1", "fee", "rowid")]
+    aimed += ["SELECT * FROM pragma_table_info('orders')", "PRAGMA table_info(orders)"]
+    assert len(aimed) >= 25
+    with view.open(Limits()).session as session:
+        for sql in aimed:
+            hidden = session.run(sql.replace("orders", HIDDEN))
+            absent = session.run(sql.replace("orders", "absent_fees"))
+            assert SECRET not in str(hidden)
+            assert str(hidden).replace(HIDDEN, "absent_fees") == str(absent), sql

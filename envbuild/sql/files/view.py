@@ -208,12 +208,13 @@ def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
 
 
 def _copy_views(connection: apsw.Connection, views: list[Entry]) -> None:
-    """The views that compile over what is here; views over dropped views go too."""
+    """The views that compile over what is here; others, and views over them, leave no trace."""
     remaining = [quote_name(view.name) for view in views if _is_made(connection, view)]
     while remaining:
         broken = [name for name in remaining if not _compiles(connection, name)]
         if not broken:
             return
+        connection.execute("PRAGMA cut.secure_delete = ON")  # their text names hidden tables
         for name in broken:
             connection.execute(f"DROP VIEW cut.{name}")
         remaining = [name for name in remaining if name not in broken]
