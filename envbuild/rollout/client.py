@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from envbuild.engine.seeds import completion_seed
-from envbuild.errors import OperatorError, UnknownNameError
+from envbuild.errors import ConfigurationError, OperatorError, UnknownNameError
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import Completion, Sampling
 from envbuild.rollout.window import read_overflow
@@ -59,9 +59,17 @@ class CompletionsClient:
         connections: int = 256,
         retries: int = RETRIES,
     ) -> None:
-        """`seconds` bounds one request. Raises UnknownNameError for another dialect."""
+        """`seconds` bounds one request.
+
+        `api_key` goes out as a bearer token, and into no message or record, whatever the server
+        says. Raises UnknownNameError for another dialect, ConfigurationError for a key that no
+        request can carry.
+        """
         if dialect not in DIALECTS:
             raise UnknownNameError("dialect", dialect, DIALECTS)
+        self._key = api_key.strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ConfigurationError("the API key holds characters that no HTTP header can carry")
         self.base_url = base_url.rstrip("/")
         self.model = model
         self.sampling = sampling
@@ -72,7 +80,7 @@ class CompletionsClient:
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(seconds, connect=10.0),
             limits=httpx.Limits(max_connections=connections),
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
         )
 
     async def __aenter__(self) -> "CompletionsClient":
@@ -108,8 +116,8 @@ class CompletionsClient:
             else:
                 self._answered = True
                 if response.status_code == 200:
-                    return _completion(response)
-                last = f"status {response.status_code}: {response.text[:300]}"
+                    return self._completion(response)
+                last = f"status {response.status_code}: {self._said(response)}"
                 self._refuse_lasting(response, last)
                 if overflow := read_overflow(response.status_code, response.text):
                     limit, shortened = overflow.shorter(limit), shortened + 1
@@ -134,6 +142,26 @@ class CompletionsClient:
             raise ServerUnreachableError(
                 f"{self.base_url} refuses fields of dialect vllm: try openai ({said})"
             )
+
+    def _completion(self, response: httpx.Response) -> Completion:
+        try:
+            body = response.json()
+            choice = body["choices"][0]
+            usage = body.get("usage") or {}
+            return Completion(
+                text=choice["text"] or "",
+                completion_tokens=usage.get("completion_tokens"),
+                context_tokens=usage.get("prompt_tokens"),
+                truncated=choice.get("finish_reason") == "length",
+            )
+        except (ValueError, LookupError, TypeError, AttributeError):
+            said = f"the server's answer is no completion: {self._said(response)}"
+        raise CompletionError(said)
+
+    def _said(self, response: httpx.Response) -> str:
+        """What an answer begins with; a server that repeats the key is not."""
+        text = response.text
+        return (text.replace(self._key, "[the API key]") if self._key else text)[:300]
 
     def _payload(self, request: TextRequest, limit: int, seed: int) -> dict[str, Any]:
         payload: dict[str, Any] = {
@@ -162,21 +190,6 @@ class CompletionsClient:
 def sampling_seed(seed: int, request: TextRequest) -> int:
     """The seed of one completion: its own for every episode and turn of a run."""
     return completion_seed(seed, request.episode_id, request.turn)
-
-
-def _completion(response: httpx.Response) -> Completion:
-    try:
-        body = response.json()
-        choice = body["choices"][0]
-        usage = body.get("usage") or {}
-        return Completion(
-            text=choice["text"] or "",
-            completion_tokens=usage.get("completion_tokens"),
-            context_tokens=usage.get("prompt_tokens"),
-            truncated=choice.get("finish_reason") == "length",
-        )
-    except (ValueError, LookupError, TypeError, AttributeError) as e:
-        raise CompletionError(f"the server's answer is no completion: {response.text[:300]}") from e
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -32,8 +32,9 @@ CHARACTERS_A_TOKEN = 4
 class PolicyServer:
     """`with PolicyServer(manifest) as base_url:` serves until the block ends.
 
-    `failures` maps a request's number (from 0) to the HTTP status that it gets instead; `window`
-    is the context length in tokens past which a request is refused, as vLLM does.
+    `failures` maps a request's number (from 0) to the HTTP status that it gets instead, with
+    `retry_after` as its header of that name; `window` is the context length in tokens past which a
+    request is refused, as vLLM does.
     """
 
     def __init__(
@@ -42,15 +43,19 @@ class PolicyServer:
         *,
         port: int = 0,
         failures: dict[int, int] | None = None,
+        retry_after: str = "",
         window: int | None = None,
     ) -> None:
         self.rows = list(open_manifest(manifest).rows)
         # a question that is part of another must not be found first
         self.rows.sort(key=lambda row: -len(row.question))
         self.failures = dict(failures or {})
+        self.retry_after = retry_after
         self.window = window
         self.requests: list[dict[str, Any]] = []
         """Every payload received."""
+        self.headers: list[dict[str, str]] = []
+        """The headers of every request, their names as they came."""
         self._lock = threading.Lock()
         self._http = _QuietServer(("127.0.0.1", port), self._answers())
         self._http.daemon_threads = True
@@ -134,9 +139,12 @@ class PolicyServer:
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
+                server.headers.append(dict(self.headers))
                 status, body = server.answer(json.loads(self.rfile.read(length)))
                 encoded = json.dumps(body).encode()
                 self.send_response(status)
+                if status != 200 and server.retry_after:
+                    self.send_header("Retry-After", server.retry_after)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(encoded)))
                 self.end_headers()

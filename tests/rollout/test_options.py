@@ -1,0 +1,308 @@
+"""What the options of `rollout` and `play` do to the requests, and what the episodes keep of it."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.episode.prompts import load_prompts
+from envbuild.errors import ConfigurationError
+from envbuild.io.episodes import PARQUET, iter_episodes, read_index
+from envbuild.records.episode import EndedBy, Episode
+from envbuild.records.rollout import Sampling
+from envbuild.rollout.client import CompletionsClient
+from envbuild.rollout.generate import ServerGenerate
+from envbuild.testing.server import PolicyServer
+from tests.small_manifest import QUESTIONS, write_small_manifest
+
+ROW = "music/music/0"
+GOLD = QUESTIONS[0].gold
+KEY = "sk-not-for-any-eyes-0123456789"
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+class Scripted(PolicyServer):
+    """Says one text a turn, the last one again and again."""
+
+    def __init__(self, manifest: Path, *texts: str) -> None:
+        super().__init__(manifest)
+        self.texts = texts
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        super().answer(payload)
+        text = self.texts[min(len(self.requests), len(self.texts)) - 1]
+        return 200, {"choices": [{"text": text, "finish_reason": "stop"}]}
+
+
+def call(tool: str, **arguments: str) -> str:
+    return json.dumps({"tool": tool, "args": arguments})
+
+
+SUBMIT = call("submit_sql", sql=GOLD)
+
+
+def roll(server: PolicyServer, manifest: Path, out: Path, *options: str) -> Episode:
+    """The one episode that came of it."""
+    arguments = ["rollout", str(manifest), "--model", "oracle", "--out", str(out), "--row", ROW]
+    with server as base_url:
+        found = CliRunner().invoke(
+            app, [*arguments, "--base-url", base_url, "--episodes", "1", *options]
+        )
+    assert found.exit_code == 0, (found.output, found.exception)
+    (episode,) = iter_episodes(out)
+    return episode
+
+
+def play(manifest: Path, typed: str, *options: str) -> dict[str, Any]:
+    """The document of a played episode, with what was said beside it."""
+    found = CliRunner().invoke(
+        app, ["play", str(manifest), "--row", ROW, "--json", *options], input=typed
+    )
+    assert found.exit_code == 0, (found.output, found.exception)
+    return {**json.loads(found.stdout), "said": found.stderr}
+
+
+def test_prompts_of_ones_own(manifest: Path, tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("system = 'Just answer. {tools}'\nturn_left = '<one more>'")
+    own = load_prompts(file).sha256
+    assert own not in ("", load_prompts().sha256)
+    server = PolicyServer(manifest)
+    episode = roll(server, manifest, tmp_path / "own", "--prompts", str(file))
+    assert "Just answer. " in server.requests[0]["prompt"]
+    assert load_prompts().system[:40] not in server.requests[0]["prompt"]
+    assert QUESTIONS[0].question in server.requests[0]["prompt"], "the others stay the package's"
+    assert episode.prompts_sha256 == own
+    assert read_index(tmp_path / "own").configuration["prompts_sha256"] == own
+    assert roll(PolicyServer(manifest), manifest, tmp_path / "a").prompts_sha256 != own
+    played = play(manifest, f"prompt\nsubmit {GOLD}\n", "--prompts", str(file))
+    assert played["episode"]["prompts_sha256"] == own
+    assert "Just answer. " in played["said"] and "Just answer. " in played["episode"]["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "recorded", "rule", "ran"),
+    [
+        ("one-call", "one-call", "one_call", 1),
+        ("several-calls", "default", "several_calls", 2),
+        ("default", "default", "several_calls", 2),
+    ],
+)
+def test_a_preset_rules_the_calls_of_a_turn(
+    manifest: Path, tmp_path: Path, preset: str, recorded: str, rule: str, ran: int
+) -> None:
+    twice = call("run_query", sql="SELECT 1") + " " + call("run_query", sql="SELECT 2")
+    server = Scripted(manifest, twice, SUBMIT)
+    episode = roll(server, manifest, tmp_path, "--preset", preset)
+    played = msgspec.convert(
+        play(manifest, f"{twice}\nsubmit {GOLD}\n", "--preset", preset)["episode"], Episode
+    )
+    prompts = load_prompts()
+    others = {prompts.one_call, prompts.several_calls} - {getattr(prompts, rule)}
+    for one in (episode, played):
+        assert one.preset == recorded
+        assert getattr(prompts, rule) in one.prompt
+        assert not [other for other in others if other in one.prompt]
+        assert [c.outcome for c in one.turns[0].calls].count("ok") == ran
+    assert server.requests[0]["prompt"] == episode.prompt
+
+
+def test_the_full_schema_is_the_views(manifest: Path, tmp_path: Path) -> None:
+    server = PolicyServer(manifest)
+    episode = roll(server, manifest, tmp_path / "full", "--full-schema")
+    played = play(manifest, f"submit {GOLD}\n", "--full-schema")["episode"]
+    prompt = server.requests[0]["prompt"]
+    assert prompt == episode.prompt == played["prompt"]
+    assert "CREATE TABLE singer (" in prompt and "CREATE TABLE venue (" in prompt
+    assert "secret" not in prompt, "that table is not in the row's view"
+    assert episode.schema == played["schema"] == "full"
+    withheld = roll(PolicyServer(manifest), manifest, tmp_path / "withheld")
+    assert "CREATE TABLE singer" not in withheld.prompt and withheld.schema == "withheld"
+
+
+def test_evaluation_samples_as_published_and_has_no_gate(manifest: Path, tmp_path: Path) -> None:
+    server = Scripted(manifest, SUBMIT)
+    episode = roll(server, manifest, tmp_path, "--evaluation", "--step", "0")
+    sampled = {key: server.requests[0][key] for key in ("temperature", "top_p", "top_k")}
+    assert sampled == {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
+    assert (episode.gate_probability, episode.gated, len(episode.turns)) == (0.0, False, 1)
+    assert episode.ended_by is EndedBy.SUBMIT_SQL
+    configuration: Any = read_index(tmp_path).configuration
+    assert configuration["settings"]["evaluation"] is True
+    assert configuration["sampling"] == sampled
+
+
+def test_sampling_options_go_before_the_defaults(manifest: Path, tmp_path: Path) -> None:
+    server = Scripted(manifest, SUBMIT)
+    options = ("--temperature", "0.25", "--top-p", "0.5", "--top-k", "7")
+    roll(server, manifest, tmp_path / "own", *options)
+    sampled = {key: server.requests[0][key] for key in ("temperature", "top_p", "top_k")}
+    assert sampled == {"temperature": 0.25, "top_p": 0.5, "top_k": 7}
+    server = Scripted(manifest, SUBMIT)
+    roll(server, manifest, tmp_path / "training")
+    assert server.requests[0]["temperature"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("step", "probability", "gated"),
+    [((), 0.0, False), (("--step", "0"), 1.0, True), (("--step", "80"), 0.0, False)],
+)
+def test_a_step_sets_the_submit_gate(
+    manifest: Path, tmp_path: Path, step: tuple[str, ...], probability: float, gated: bool
+) -> None:
+    server = Scripted(manifest, SUBMIT, call("run_query", sql=GOLD), SUBMIT)
+    episode = roll(server, manifest, tmp_path, *step)
+    typed = f"submit {GOLD}\nsql {GOLD}\nsubmit {GOLD}\n"
+    played = msgspec.convert(play(manifest, typed, *step)["episode"], Episode)
+    for one in (episode, played):
+        assert (one.gate_probability, one.gated) == (probability, gated)
+        assert len(one.turns) == (3 if gated else 1)
+        assert one.ended_by is EndedBy.SUBMIT_SQL and one.sql == GOLD
+        assert (load_prompts().gate in one.turns[0].observation) == gated
+    assert read_index(tmp_path).configuration["step"] == (int(step[1]) if step else None)
+
+
+@pytest.mark.parametrize(
+    ("first_wait", "said", "least", "most"),
+    [
+        (30.0, "0.2", 0.2, 5.0),  # sooner than we would have come again
+        (0.001, "1", 1.0, 6.0),  # later
+        (0.3, "Fri, 31 Dec 1999 23:59:59 GMT", 0.3, 5.0),
+        (0.3, "nan", 0.3, 5.0),
+    ],
+)
+def test_a_server_says_when_to_come_again(
+    manifest: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    first_wait: float,
+    said: str,
+    least: float,
+    most: float,
+) -> None:
+    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", first_wait)
+    server = PolicyServer(manifest, failures={0: 429}, retry_after=said)
+    began = time.monotonic()
+    roll(server, manifest, tmp_path)
+    assert least <= time.monotonic() - began < most
+    assert server.requests[0] == server.requests[1], "the same one, once more"
+
+
+class Telltale(PolicyServer):
+    """Fails, and repeats the key."""
+
+    status = 418
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        super().answer(payload)
+        return self.status, {"error": f"denied for {self.headers[-1].get('Authorization')}"}
+
+
+def test_the_key_goes_out_and_nowhere_else(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # as $(cat file) in some shells leaves it
+    database = manifest.parent / "music.sqlite"
+    ask = ["ask", "--db", str(database), "--question", QUESTIONS[0].question, "--trace", "--json"]
+    rollout = ["rollout", str(manifest), "--row", ROW, "--episodes", "1", "--trace"]
+    said = []
+    for server, exits in ((PolicyServer(manifest), 0), (Telltale(manifest), 1)):
+        out = tmp_path / f"{exits}"
+        with server as base_url:
+            for command in (ask, [*rollout, "--out", str(out)]):
+                arguments = [*command, "--base-url", base_url, "--model", "oracle"]
+                found = CliRunner().invoke(app, arguments)
+                assert found.exit_code == exits, (found.output, found.exception)
+                said.append(found.output)
+        assert {h["Authorization"] for h in server.headers} == {f"Bearer {KEY}"}
+        assert (out / PARQUET).exists()
+        said += [msgspec.json.encode(episode).decode() for episode in iter_episodes(out)]
+        said += [file.read_bytes().decode(errors="replace") for file in out.iterdir()]
+    assert any("denied for Bearer [the API key]" in text for text in said)
+    assert not [text for text in said if KEY in text]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_not_shown(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    server = Telltale(manifest)
+    server.status = status
+    command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--model", "oracle"]
+    with server as base_url:
+        found = subprocess.run(
+            [*command, "--base-url", base_url, "--out", str(tmp_path / "out")],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OPENAI_API_KEY": KEY},
+        )
+    assert (found.returncode, found.stdout) == (2, "")
+    assert f"status {status}" in found.stderr and KEY not in found.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_key_none_is_sent(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in (None, "", " "):
+        if value is None:
+            monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        else:
+            monkeypatch.setenv("OPENAI_API_KEY", value)
+        server = PolicyServer(manifest)
+        roll(server, manifest, tmp_path / repr(value))
+        assert not [h for h in server.headers if "authorization" in {k.lower() for k in h}]
+
+
+@pytest.mark.parametrize("key", ["sk-sécret", "sk-a\nb", "sk-\x00"])
+def test_a_key_that_no_header_carries_is_refused_unseen(manifest: Path, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="no HTTP header can carry") as found:
+        CompletionsClient("http://127.0.0.1:9/v1", "m", sampling=Sampling(), api_key=key)
+    assert key not in str(found.value)
+    with pytest.raises(ConfigurationError, match="no HTTP header can carry"):
+        ServerGenerate("http://127.0.0.1:9/v1", "m", api_key=key)(["prompt"])
+
+
+@pytest.mark.parametrize(("texts", "rates"), [((SUBMIT,), {"100"}), (("I do not know.",), {"0"})])
+def test_the_submit_rate_is_shown_as_it_goes(
+    manifest: Path, tmp_path: Path, texts: tuple[str, ...], rates: set[str]
+) -> None:
+    """On a terminal; a pipe gets no bar, and --quiet none at all."""
+    command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--model", "oracle"]
+    command += ["--episodes", "2", "--concurrency", "2", "--out"]
+    with Scripted(manifest, *texts) as base_url:
+        for name, more, shown in (("bar", [], rates), ("quiet", ["--quiet"], set())):
+            parent, child = pty.openpty()
+            termios.tcsetwinsize(child, (24, 100))
+            arguments = [*command, str(tmp_path / name), "--base-url", base_url, *more]
+            with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=child) as done:
+                os.close(child)
+                text = b""
+                while piece := _read(parent):
+                    text += piece
+            os.close(parent)
+            assert done.returncode == 0, text
+            found = {part.partition("%")[0] for part in text.decode().split("submitted ")[1:]}
+            assert found == shown, text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side is closed, and everything read
+        return b""
