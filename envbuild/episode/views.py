@@ -25,7 +25,7 @@ from envbuild.schema.read import read_schema
 from envbuild.sql.connect import SQLiteError, open_image, open_read_only
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
 from envbuild.sql.files.view import ViewBuilder
-from envbuild.sql.forks import renew_in_children
+from envbuild.sql.forks import KeyedLocks, renew_in_children
 from envbuild.sql.names import fold_name
 
 MiB = 1024 * 1024
@@ -103,6 +103,7 @@ class ViewCache:
         self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
         self._in_memory = self._on_disk = 0
         self._builders: OrderedDict[str, ViewBuilder] = OrderedDict()
+        self._building = KeyedLocks()
         self.renew_locks()
         renew_in_children(self)
 
@@ -136,8 +137,7 @@ class ViewCache:
             if key in self._views:
                 self._views.move_to_end(key)
                 return self._views[key]
-            building = self._building.setdefault(key, threading.Lock())
-        with building:  # the group's first episode builds, the others wait for it
+        with self._building.of(key):  # the group's first episode builds, the others wait for it
             with self._lock:
                 if key in self._views:
                     return self._views[key]
@@ -153,8 +153,6 @@ class ViewCache:
 
     def renew_locks(self) -> None:
         """For a forked child: another thread of the parent may have been building."""
-        self._building: weakref.WeakValueDictionary[tuple[str, ...], threading.Lock]
-        self._building = weakref.WeakValueDictionary()  # each as long as a thread builds or waits
         self._lock = threading.Lock()
 
     def _build(self, path: Path, tables: Sequence[str] | None, key: tuple[str, ...]) -> View:

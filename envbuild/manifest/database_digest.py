@@ -29,8 +29,8 @@ def check_database(path: Path, sha256: str, *, db_id: str) -> None:
     if sha256 and _digest_of(str(path.absolute())) != sha256:
         raise CorpusError(
             "database_changed",
-            f"database {db_id!r} ({path}) is not the one its golds were computed on: put that file "
-            "back, or build the corpus and the manifest again",
+            f"database {db_id!r} ({path.resolve()}) is not the one its golds were computed on: "
+            "put that file back, or build the corpus and the manifest again",
             db_id=db_id,
         )
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -16,7 +15,7 @@ from envbuild.io.parquet import arrow_schema, columns_of, open_parquet, write_ba
 from envbuild.records.variant import VariantRow
 from envbuild.sql.connect import open_writable_image, quote_name, read_image
 from envbuild.sql.executor import Session
-from envbuild.sql.forks import renew_in_children
+from envbuild.sql.forks import KeyedLocks, renew_in_children
 
 VARIANTS_FILE = "variants.parquet"
 """Beside manifest.parquet; absent where a manifest has no variants."""
@@ -55,6 +54,7 @@ class VariantStore:
         self.memory_bytes = memory_bytes
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._places: dict[str, tuple[int, int]] | None = None
+        self._building = KeyedLocks()
         self.renew_locks()
         renew_in_children(self)
 
@@ -69,8 +69,7 @@ class VariantStore:
             if variant in self._kept:
                 self._kept.move_to_end(variant)
                 return self._kept[variant].session
-            building = self._building.setdefault(variant, threading.Lock())
-        with building:  # the group's first answer builds, the others wait for it
+        with self._building.of(variant):  # the group's first answer builds, the others wait for it
             with self._lock:
                 if variant in self._kept:
                     return self._kept[variant].session
@@ -82,9 +81,7 @@ class VariantStore:
         return built.session
 
     def renew_locks(self) -> None:
-        """For a forked child: another thread of the parent may have been building."""
-        self._building: weakref.WeakValueDictionary[str, threading.Lock]
-        self._building = weakref.WeakValueDictionary()  # each as long as a thread builds or waits
+        """For a forked child: another thread of the parent may have been reading."""
         self._lock = threading.Lock()
 
     def row(self, variant: str) -> VariantRow:
