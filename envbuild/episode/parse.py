@@ -7,21 +7,24 @@ Anything else that sets out to be a call is an unreadable one, for which the pol
 alone ends it.
 """
 
-import json
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
+
+from envbuild.episode.objects import (
+    MOST_PROSE,
+    UnreadableError,
+    read_json,
+    read_object,
+    starts_object,
+)
 
 OPEN, CLOSE = "<think>", "</think>"
 MOST_UNREADABLE = 16
 """Unreadable objects after which the rest of a turn is left unread."""
-MOST_PROSE = 100
-"""Objects that neither parse nor start like a call; behind them only such a start is read. Each
-costs as much as the text is long, and a policy can write a hundred thousand braces a turn."""
 _NEXT = re.compile(r"<think>|</think>|\{")
 _CALL_START = re.compile(r"\{\s*['\"]?(?:tool|name|args|arguments|function)\b")
-_OBJECT_START = re.compile(r"\{\s*[\"}]")
 _CALL_KEYS = frozenset(("tool", "args", "name", "arguments", "function"))
 
 
@@ -42,6 +45,8 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     answer: str
     """What was written outside `<think>` blocks."""
+    written: str = ""
+    """What was written behind the block the completion opened with, all later tags included."""
     unfinished_thinking: bool = False
     unread: bool = False
     """More calls stand behind the last unreadable one that was read."""
@@ -61,13 +66,17 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
             return Parsed(calls=(), answer="", unfinished_thinking=True)
         position, thought = end + len(CLOSE), True
     told = position
+    written = completion[_behind_thinking(completion, position) :]
     while match := _NEXT.search(completion, position):
         start = match.start()
         if match[0] == OPEN:
             spoken.append(completion[told:start])
             end = completion.find(CLOSE, match.end())
             if end < 0:
-                return Parsed(calls=tuple(calls), answer=_joined(spoken), unfinished_thinking=True)
+                answer = _joined(spoken)
+                return Parsed(
+                    calls=tuple(calls), answer=answer, written=written, unfinished_thinking=True
+                )
             position = told = end + len(CLOSE)
             thought = True
         elif match[0] == CLOSE:
@@ -89,7 +98,16 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
                     unread = _CALL_START.search(completion, position) is not None
                     break
     spoken.append(completion[told:])
-    return Parsed(calls=tuple(calls), answer=_joined(spoken), unread=unread)
+    answer = _joined(spoken)
+    return Parsed(calls=tuple(calls), answer=answer, written=written, unread=unread)
+
+
+def _behind_thinking(completion: str, position: int) -> int:
+    """Where the block ends that opens here, if one does."""
+    if not completion[position:].lstrip().startswith(OPEN):
+        return position
+    end = completion.find(CLOSE, position)
+    return len(completion) if end < 0 else end + len(CLOSE)
 
 
 def _joined(spoken: list[str]) -> str:
@@ -97,7 +115,8 @@ def _joined(spoken: list[str]) -> str:
 
 
 def _may_be_call(text: str, start: int, prose: int) -> bool:
-    if prose < MOST_PROSE and _OBJECT_START.match(text, start):
+    """Behind too much prose only what starts like a call is read."""
+    if prose < MOST_PROSE and starts_object(text, start):
         return True
     return _CALL_START.match(text, start) is not None
 
@@ -105,17 +124,9 @@ def _may_be_call(text: str, start: int, prose: int) -> bool:
 def _read_object(text: str, start: int) -> tuple[Call | None, int]:
     """The call that starts at this brace, None where it is prose; and where to read on."""
     try:
-        found, end = _DECODER.raw_decode(text, start)
-    except _DuplicateKeyError as e:
-        return _unreadable(text, start, f"the key {e.args[0]!r} stands twice in one object")
-    except json.JSONDecodeError as e:
-        cut_off = e.pos >= len(text.rstrip()) or e.msg.startswith("Unterminated string")
-        reason = "the JSON is cut off" if cut_off else f"the JSON cannot be read: {e.msg}"
-        return _unreadable(text, start, reason)
-    except RecursionError:
-        return _unreadable(text, start, "the JSON is nested too deeply")
-    except ValueError:
-        return _unreadable(text, start, "the JSON holds a number that is none")
+        found, _, end = read_object(text, start)
+    except UnreadableError as e:
+        return _unreadable(text, start, str(e))
     if not _CALL_KEYS & found.keys():
         return None, end
     return _call(found, text[start:end]), end
@@ -130,8 +141,8 @@ def _call(found: dict[str, Any], text: str) -> Call:
     arguments = found.get("args", {})
     if isinstance(arguments, str):
         try:
-            arguments = _DECODER.decode(arguments)
-        except (ValueError, RecursionError):
+            arguments = read_json(arguments)
+        except UnreadableError:
             return Call(tool=tool, problem="args must be a JSON object", text=text)
     if arguments is None:
         arguments = {}
@@ -149,24 +160,3 @@ def _unreadable(text: str, start: int, reason: str) -> tuple[Call | None, int]:
     think = text.find(OPEN, start, end)
     stops = [at for at in (closing, think) if at >= 0]
     return Call(problem=reason, text=text[start:end][:200]), min([end, *stops])
-
-
-class _DuplicateKeyError(ValueError):
-    """A key that stands twice: which value is meant is not plain."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _DuplicateKeyError(key)
-        found[key] = value
-    return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number, strict=False)
-"""Line ends inside strings are let through: policies write SQL over several lines."""

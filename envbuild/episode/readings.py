@@ -1,0 +1,178 @@
+"""The places in a text where a statement may stand, whatever stands around it.
+
+Fences, quotes, brackets, `**`, tags, `Answer:`, a LaTeX box, JSON that is cut off: each place
+where a statement starts is a reading, from there to where its wrapping, its semicolon, a tag, a
+fence, a blank line or the text ends.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import chain, islice, pairwise
+
+import msgspec
+
+from envbuild.sql.text.tokens import iter_code
+
+MOST_PLACES = 48
+"""Places of one text that are read."""
+MOST_CHARACTERS = 600_000
+"""Characters that all readings of a text may have together: each is cut into tokens."""
+_FENCE = re.compile(
+    r"(?P<fence>```|(?<![^\n])~~~)[ \t]*"
+    r"(?:(?P<tag>sql\w*)\b[ \t]*\n?|(?!select\b|with\b|values\b)[\w+-]+[ \t]*\n)?"
+    r"(?P<body>.*?)(?:(?P=fence)|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FENCE_MARK = re.compile(r"```|\n~~~")
+_WITH = r"with\s+(?:recursive\b|(?:\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)\s*(?:\([^()]*\)\s*)?as\b)"
+QUERY = re.compile(rf"(?<![\w.])(?:select\b|values\b|{_WITH})", re.IGNORECASE)
+"""Where a query starts."""
+_OTHER = r"(?:explain|insert|replace|update|delete|create|drop|alter|pragma|attach)\b"
+_STATEMENT = re.compile(rf"{QUERY.pattern}|{_OTHER}", re.IGNORECASE)
+_LINE_STATEMENT = re.compile(rf"(?:\A|\n)[ \t]*({_OTHER})", re.IGNORECASE)
+_INSIDE_QUERY = re.compile(r"\b(?:union|all|except|intersect|as|explain|plan)\s*\Z", re.I)
+_IN_PARENTHESES = re.compile(r"\(\s*\Z")
+_COMPOUND = re.compile(r"\)\s*(?:union|except|intersect|order|limit)\b", re.IGNORECASE)
+_OPENED = re.compile(r"(?:\\?\b\w*[({\[]\s*|[({\[]\s*)+\Z")
+_LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:sql\s*:\s*)?\Z", re.IGNORECASE)
+_ANNOUNCED = re.compile(r"[:>=`\"'*$“‘«]\s*\Z")
+_JSON_STRING = re.compile(r"(?:[^\"\\]|\\.)*", re.DOTALL)
+_JSON_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_JSON_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r"}
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_CLOSING_TAG = re.compile(r"</\w")
+_BEFORE = 100
+"""Characters before a place that tell what it stands behind."""
+_WRAPPERS = {
+    **{same: same for same in ('"""', "'''", "**", "*", "`", '"', "'", "$$", "$")},
+    **{"“": "”", "‘": "’", "«": "»"},
+}
+_BRACKETS = {"(": ")", "{": "}", "[": "]"}
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One text that may be the answer: `text[start:end]` of what was written."""
+
+    sql: str
+    start: int
+    end: int
+    announced: bool = True
+    """It starts a line or a fence, or stands behind a colon or a mark: hardly prose."""
+    certain: bool = False
+    """Its place makes it the answer, even where it cannot be read as SQL."""
+
+
+def iter_readings(text: str) -> Iterator[Reading]:
+    """The places that may hold the answer, the likeliest first.
+
+    Fences that are tagged `sql` or start a statement, the last one first; then every place where a
+    query starts, to its end; then the same places to the next blank line.
+    """
+    for fence in reversed(list(_FENCE.finditer(text))):
+        body = fence["body"].strip()
+        if next(iter_code(body), None) and (fence["tag"] or starts_statement(body)):
+            yield Reading(body, fence.start(), fence.end(), certain=True)
+    places = list(islice(_places(text), most_places(text)))
+    for place in places:
+        opened = _search_before(_OPENED, text, place)
+        anchor = opened.start() if opened else place
+        certain = _stands_behind(_LINE_START, text, anchor)
+        announced = certain or bool(opened) or _stands_behind(_ANNOUNCED, text, anchor)
+        start = place if next(iter_code(text[:place]), None) else 0
+        certain = certain or start == 0
+        if sql := _unescaped(text, place):
+            yield Reading(sql, start, place + len(sql), certain=certain)
+        for end in iter_ends(text, place):
+            sql = text[start:end].strip()
+            yield Reading(sql, start, end, announced=announced or certain, certain=certain)
+    for place in places:
+        if blank := _BLANK_LINE.search(text, place):
+            sql = text[place : blank.start()].strip()
+            announced = _stands_behind(_LINE_START, text, place)
+            yield Reading(sql, place, blank.start(), announced=announced)
+
+
+def most_places(text: str) -> int:
+    """How many places of this text are read: fewer of a long one."""
+    return max(4, min(MOST_PLACES, MOST_CHARACTERS // (len(text) + 1)))
+
+
+def starts_statement(text: str) -> bool:
+    """Whether a statement starts here, comments before it allowed."""
+    first = next(iter_code(text), None)
+    return first is not None and _STATEMENT.match(text, first.start) is not None
+
+
+def iter_ends(text: str, place: int) -> Iterator[int]:
+    """Where a statement that starts at `place` may end: at the mark that closes the one before it,
+    else at its own end."""
+    fence = _FENCE_MARK.search(text, place)
+    text = text[: fence.start()] if fence else text
+    opened = _search_before(_OPENED, text, place)
+    if opened and (end := _closing_bracket(text, place, opened[0].rstrip()[-1])) is not None:
+        yield end
+    for wrapper, closer in _WRAPPERS.items():
+        if text.endswith(wrapper, 0, place):
+            closers = {text.find(closer, place), text.rfind(closer, place)}
+            yield from sorted(at for at in closers if at > place)
+            break
+    yield place + _statement_end(text[place:])
+
+
+def _places(text: str) -> Iterator[int]:
+    """Where statements start that stand in no other one, as far as the words before them tell.
+
+    Statements that are no queries start a line: elsewhere such a word is prose. In parentheses a
+    query is part of another, unless it is the text's first and nothing goes on behind them.
+    """
+    found = {match.start() for match in QUERY.finditer(text)}
+    found |= {match.start(1) for match in _LINE_STATEMENT.finditer(text)}
+    for number, place in enumerate(sorted(found)):
+        if _stands_behind(_INSIDE_QUERY, text, place):
+            continue
+        if _stands_behind(_IN_PARENTHESES, text, place):
+            end = _closing_bracket(text, place, "(") if number == 0 else None
+            if end is None or _COMPOUND.match(text, end):
+                continue
+        yield place
+
+
+def _search_before(pattern: re.Pattern[str], text: str, place: int) -> re.Match[str] | None:
+    return pattern.search(text, max(0, place - _BEFORE), place)
+
+
+def _stands_behind(pattern: re.Pattern[str], text: str, place: int) -> bool:
+    return _search_before(pattern, text, place) is not None
+
+
+def _unescaped(text: str, place: int) -> str:
+    """The rest of a JSON string whose object cannot be read; empty where nothing is escaped."""
+    if not text.endswith('"', 0, place):
+        return ""
+    written = _JSON_STRING.match(text, place)
+    if written is None or "\\" not in written[0]:
+        return ""
+    return _JSON_ESCAPE.sub(lambda m: _JSON_CHARACTERS.get(m[1], m[1]), written[0]).strip()
+
+
+def _closing_bracket(text: str, place: int, opener: str) -> int | None:
+    """Where the bracket closes that stands open before `place`; None where it does not."""
+    depth, closer = 0, _BRACKETS[opener]
+    for token in iter_code(text[place:]):
+        written = text[place + token.start : place + token.end]
+        if written == closer and depth == 0:
+            return place + token.start
+        depth += (written == opener) - (written == closer)
+    return None
+
+
+def _statement_end(text: str) -> int:
+    """Behind the semicolon that no other statement follows, before a closing tag, or the end."""
+    for token, following in pairwise(chain(iter_code(text), (None,))):
+        assert token is not None, "only the last of a pair can be none"
+        written = text[token.start : token.end]
+        if written == ";" and not (following and _STATEMENT.match(text, following.start)):
+            return token.end
+        if written == "<" and _CLOSING_TAG.match(text, token.start):
+            return token.start
+    return len(text)

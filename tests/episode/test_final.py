@@ -1,0 +1,170 @@
+"""The final turn's answer is what is run, whatever a model wraps it in and whatever it quotes."""
+
+import json
+import time
+
+import apsw
+import pytest
+
+from envbuild.episode.final import final_sql
+from envbuild.episode.parse import parse_completion
+from envbuild.records.execution import Outcome
+from envbuild.sql.executor import Session
+
+CALL = '{"tool": "submit_sql", "args": {"sql": "SELECT 9"}}'
+QUOTING = [
+    "SELECT json_extract('{\"name\": \"x\"}', '$.name') FROM t LIMIT 1",
+    "SELECT a FROM t WHERE b <> '{\"args\": 1}'",
+    "SELECT a FROM t WHERE b <> '<think>'",
+    "SELECT a FROM t WHERE b <> '</think>' AND 1",
+    "SELECT '<think></think>', '</think>' || \"a\" FROM t",
+    f"SELECT '{CALL}' AS c, '<think>{CALL}</think>' FROM t",
+    "SELECT a /* <think> */ + 1 FROM t",
+    "WITH x AS (SELECT '{\"tool\": 1}' AS j)\nSELECT j FROM x UNION SELECT '</think>' FROM t",
+    "SELECT \"a\" FROM t WHERE b = 'p\nq\\r' OR b LIKE '%it''s 50% {x}%'",
+    "SELECT a FROM t WHERE b IN ('(', '}', ']', ';', '**') AND a > (SELECT 1)",
+]
+JSON_FORMS = [
+    lambda sql: {"tool": "submit_sql", "args": {"sql": sql}},
+    lambda sql: {"tool": "submit_sql", "args": json.dumps({"sql": sql})},
+    lambda sql: {"tool": "submit_sql", "sql": sql},
+    lambda sql: {"name": "submit_sql", "arguments": {"sql": sql}},
+    lambda sql: {"name": "submit_sql", "arguments": json.dumps({"sql": sql})},
+    lambda sql: {"name": "submit_sql", "parameters": {"sql": sql}},
+    lambda sql: {"type": "function", "function": {"name": "submit_sql", "arguments": {"sql": sql}}},
+    lambda sql: {"tool_calls": [{"function": {"arguments": json.dumps({"sql": sql})}}]},
+    lambda sql: {"sql": sql},
+    lambda sql: {"query": sql},
+    lambda sql: {"answer": sql, "confidence": 0.9},
+    lambda sql: {"thought": "select the rows that fit", "sql": sql},
+    lambda sql: {"thought": "select the rows", "final_answer": sql},
+    lambda sql: {"answer": f"```sql\n{sql}\n```"},
+    lambda sql: {"tool": "run_query", "args": {"sql": sql}},
+]
+AROUND = [
+    "{}",
+    "```json\n{}\n```",
+    "<tool_call>\n{}\n</tool_call>",
+    '<think>first SELECT 5, then {{"tool": 1}}</think>\n{}',
+    "I know it's SELECT 5</think>{}",
+    "Here is my answer: {}. It's done.",
+    "[{}]",
+    '{{"tool": "list_tables"}}\n{}',
+]
+PLAIN = [
+    "{}",
+    "{};",
+    "```sql\n{}\n```",
+    "```\n{}\n```\nThat's it.",
+    "~~~sql\n{}\n~~~",
+    "<answer>{}</answer>",
+    "<think>SELECT 5</think>{}",
+    "I'd say SELECT 5</think>\n{}",
+    '{{"tool": "list_tables"}}\n{}',
+    "The answer:\n\n{}\n\nIt's what was asked.",
+]
+
+
+def read(completion: str, **options: bool) -> str:
+    """The answer as it is found over a database with the table t(a, b)."""
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (a, b)")
+    with Session(connection) as session:
+        parsed = parse_completion(completion, **options)
+        sql = final_sql(parsed, lambda sql: session.run(f"EXPLAIN {sql}"))
+        if sql:
+            assert "\ue07b" not in sql and "\ue03c" not in sql
+        return sql
+
+
+@pytest.mark.parametrize("said", PLAIN)
+@pytest.mark.parametrize("sql", QUOTING)
+def test_tags_and_calls_in_literals_are_text(said: str, sql: str) -> None:
+    assert read(said.format(sql)).removesuffix(";").strip() == sql
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("form", range(len(JSON_FORMS)))
+def test_an_answer_in_any_object_is_read(around: str, form: int) -> None:
+    for sql in QUOTING:
+        assert read(around.format(json.dumps(JSON_FORMS[form](sql)))) == sql
+
+
+@pytest.mark.parametrize(
+    ("completion", "sql"),
+    [
+        ("\\boxed{SELECT 7}", "SELECT 7"),
+        ("$\\boxed{\\text{SELECT a FROM t WHERE b = '}'}}$", "SELECT a FROM t WHERE b = '}'"),
+        ("The answer is (SELECT a FROM t WHERE a IN (1, 2)).", "SELECT a FROM t WHERE a IN (1, 2)"),
+        ("(SELECT 7) UNION (SELECT 8)", ""),
+        ("“SELECT 7”", "SELECT 7"),
+        ("$SELECT 7$", "SELECT 7"),
+        ('submit_sql(sql="""SELECT "a" FROM t""")', 'SELECT "a" FROM t'),
+        ("submit_sql(SELECT max(a) FROM t)", "SELECT max(a) FROM t"),
+        ('"SELECT \\"a\\" FROM t WHERE b = \'x\\ny\'"', "SELECT \"a\" FROM t WHERE b = 'x\ny'"),
+        ('{"sql": "SELECT \\"a\\" FROM t", "sql": 1}', 'SELECT "a" FROM t'),
+        ('{"tool": "submit_sql", "args": {"sql": "SELECT \\"a\\" FROM t"}', 'SELECT "a" FROM t'),
+        ("{'sql': 'SELECT a FROM t'}", "SELECT a FROM t"),
+        (CALL + CALL.replace("9", "8"), "SELECT 8"),
+        (CALL.replace("SELECT 9", "…") + "\nSELECT 7", "SELECT 7"),
+        (CALL.replace("SELECT 9", "SELECT nope FROM t") + "\nso SELECT 7", "SELECT nope FROM t"),
+        (CALL.replace("submit_sql", "run_query") + "\nSELECT 7", "SELECT 7"),
+        (CALL.replace("SELECT 9", "DELETE FROM t"), "DELETE FROM t"),
+        (CALL.replace("SELECT 9", "Nothing."), "Nothing."),
+        (CALL.replace("SELECT 9", "SELECT 1; SELECT 2"), "SELECT 1; SELECT 2"),
+        ('{"tool": "list_tables"}', ""),
+        ('{"key": "the values select"}', ""),
+        ("SELECT a FROM t WHERE b = '{\"key\": 1}' AND nope", None),
+        ("SELECT nope FROM t WHERE b = '<think>'", None),
+        ("SELECT nope FROM t WHERE b = '{\"name\": 1}'", None),
+        ("-- <think>\nSELECT a FROM t", None),
+        ('SELECT a FROM t -- </think> {"tool": "x"}', None),
+        ("SELECT 1 <think>or SELECT 2", "SELECT 1"),
+        ("<think>SELECT '</think>' is 2", ""),
+        ("Select it's 1</think>SELECT 'x'", "SELECT 'x'"),
+    ],
+)
+def test_what_is_meant(completion: str, sql: str | None) -> None:
+    assert read(completion) == (completion if sql is None else sql)
+
+
+def test_thinking_that_the_prompt_opened_ends_once() -> None:
+    for sql in QUOTING:
+        assert read(f"SELECT 5 or</think>\n{sql}", opened_thinking=True) == sql
+    assert read("SELECT 5", opened_thinking=True) == ""
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        '{"sql": "SELECT 1"}',
+        '{"sql": "SELECT nope"}',
+        '{"x": ["select ", "select 1 union',
+        "select '<think>' + ",
+        'select \'{"tool": 1}',
+        'select "<think>" {',
+        '{"a": "{\\"a\\": \\"select',
+        "```sql\nselect '</think>\n```\n",
+        "\\boxed{(select (",
+        '"select \\"',
+    ],
+)
+def test_a_flood_is_read_in_no_time(unit: str) -> None:
+    started = time.process_time()
+    read(unit * (48_000 // len(unit)))
+    assert time.process_time() - started < 3
+
+
+def test_few_readings_are_prepared() -> None:
+    prepared: list[str] = []
+    with Session(apsw.Connection(":memory:")) as session:
+
+        def prepare(sql: str) -> object:
+            prepared.append(sql)
+            result = session.run(f"EXPLAIN {sql}")
+            assert result.outcome is not Outcome.OK
+            return result
+
+        flood = "".join(f'{{"sql": "SELECT x{n}"}} SELECT y{n} ' for n in range(500))
+        final_sql(parse_completion(flood), prepare)  # type: ignore[arg-type]
+    assert len(prepared) < 150
