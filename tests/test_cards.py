@@ -92,3 +92,30 @@ def test_what_cannot_be_rendered_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(CorpusFolderError, match="run envbuild preflight first"):
         refresh_card(text_of("findings"), CorpusFolder(folder))
+
+
+def test_a_card_of_another_corpus_is_not_filled(tmp_path: Path) -> None:
+    folder = build_corpus(tmp_path / "shop", {"shop": SHOP})
+    index = {"format": "envbuild.corpus/1", "name": "shop", "reader": "synsql"}
+    (folder / "corpus.json").write_text(json.dumps(index))
+    file = tmp_path / "card.md"
+    file.write_text(text_of("counts", front="envbuild_reader: sqale"))
+    refused = card(file, "--corpus", folder)
+    assert (refused.returncode, file.read_text()) == (
+        2,
+        text_of("counts", front="envbuild_reader: sqale"),
+    )
+    assert "read as sqale" in refused.stderr and "read as synsql" in refused.stderr
+    file.write_text(text_of("counts", front="envbuild_reader: synsql"))
+    assert card(file, "--corpus", folder).returncode == 0
+
+
+def test_an_error_names_the_card(tmp_path: Path) -> None:
+    bare = tmp_path / "bare.md"
+    bare.write_text("# No front matter\n")
+    missing = tmp_path / "nope.md"
+    for file, said in ((bare, "no YAML front matter"), (missing, "No such file or directory")):
+        refused = card(file)
+        assert refused.returncode == 2
+        assert str(file) in refused.stderr and said in refused.stderr
+        assert "[Errno" not in refused.stderr

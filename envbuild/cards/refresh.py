@@ -19,6 +19,7 @@ _BLOCK = re.compile(
 )
 _BEGIN = re.compile(r"<!-- envbuild:begin ")
 _CORPUS_KEY = re.compile(r"^envbuild_corpus:\s*(?P<path>\S.*?)\s*$", re.MULTILINE)
+_READER_KEY = re.compile(r"^envbuild_reader:\s*(?P<reader>\S+)\s*$", re.MULTILINE)
 
 
 class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +70,8 @@ def card_corpus(text: str, card: Path, named: Path | None) -> CorpusFolder | Non
     """The corpus a card is about: `named`, else the front matter's `envbuild_corpus`, else none.
 
     The front matter's path is relative to the card. Raises CorpusFolderError where there is no
-    corpus, ConfigurationError where there are several.
+    corpus, ConfigurationError where there are several, or where the front matter's
+    `envbuild_reader` is not the one that the corpus was read by.
     """
     front = text[: text.find("\n---\n", 4) + 1]
     stated = _CORPUS_KEY.search(front)
@@ -80,4 +82,10 @@ def card_corpus(text: str, card: Path, named: Path | None) -> CorpusFolder | Non
     if len(folders) > 1:
         names = ", ".join(folder.name for folder in folders)
         raise ConfigurationError(f"{path} holds several corpora ({names}); name one of them")
+    about, reader = _READER_KEY.search(front), folders[0].index.get("reader")
+    if about is not None and reader and reader != about["reader"].strip("\"'"):
+        raise ConfigurationError(
+            f"the card is about a corpus read as {about['reader']}, and {path} was read as "
+            f"{reader}; if that is meant, change envbuild_reader in its front matter"
+        )
     return folders[0]

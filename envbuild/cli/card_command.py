@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envbuild.cli.options import FINDINGS, OK, JsonOption, print_json
-from envbuild.errors import UsageError
+from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from envbuild.cards.refresh import Refreshed
@@ -30,7 +30,7 @@ def card(
 
     Blocks about a corpus need one: --corpus, or envbuild_corpus in the card's front matter;
     without it they are left as they are, and named. A card that --check can compare with nothing
-    is refused.
+    is refused, and so is a corpus of another reader than the front matter's envbuild_reader.
 
     Example: envbuild card data_cards/synsql.md --corpus corpus/synsql --check
     """
@@ -41,9 +41,14 @@ def card(
     for file in files:
         try:
             text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise UsageError(f"cannot read {file}: {e}") from e
-        refreshed = refresh_card(text, card_corpus(text, file, corpus))
+        except OSError as e:
+            raise UsageError(f"cannot read {file}: {e.strerror}") from e
+        except UnicodeDecodeError as e:
+            raise UsageError(f"cannot read {file}: it is not UTF-8 text") from e
+        try:
+            refreshed = refresh_card(text, card_corpus(text, file, corpus))
+        except (ConfigurationError, UnknownNameError) as e:
+            raise ConfigurationError(f"{file}: {e}") from e
         if check and refreshed.unchecked and not (refreshed.fresh or refreshed.stale):
             raise UsageError(
                 f"{file}: all its blocks ({', '.join(refreshed.unchecked)}) are about a corpus, "

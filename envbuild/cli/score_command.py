@@ -40,13 +40,14 @@ def score(
     """
     from envbuild.environment import Environment
     from envbuild.evaluate.runs import manifest_of
-    from envbuild.io.episodes import iter_episodes
+    from envbuild.io.episodes import check_episodes, iter_episodes
     from envbuild.records.episode import EpisodeSettings
     from envbuild.records.reward import RewardSettings
     from envbuild.rollout.score import recorded_settings, score_groups, write_rewards
     from envbuild.sql.verdicts import row_equality
 
     row_equality(verdict)  # an unknown name is said before anything runs
+    check_episodes(episodes)
     settings = recorded_settings(episodes)
     if settings is None:
         warn(f"{episodes} does not say how it was played: scored as training episodes are")

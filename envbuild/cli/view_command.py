@@ -49,9 +49,16 @@ def view(
     chosen = list(islice(iter_episodes(episodes), limit))
     try:
         opened = open_manifest(manifest or manifest_of(episodes))
-        known = set(opened.row_ids)
-        wanted = {episode.row_id for episode in chosen} & known
-        rows = {row_id: opened.row(row_id) for row_id in sorted(wanted)}
+        known, asked = set(opened.row_ids), {episode.row_id for episode in chosen}
+        unknown = sorted(asked - known)
+        if unknown and manifest is not None:
+            opened.row(unknown[0])  # says that it has no such row, as score and evaluate do
+        rows = {row_id: opened.row(row_id) for row_id in sorted(asked & known)}
+        if unknown:
+            warn(
+                f"{len(unknown)} of {len(asked)} questions are not shown: {opened.root} holds them "
+                "no longer"
+            )
     except CorpusFolderError as e:
         if manifest is not None:
             raise

@@ -175,6 +175,10 @@ def _key(verdict: QuestionVerdict) -> str:
 
 
 def _verdicts_file(path: Path) -> Path:
+    if not path.exists():
+        raise CorpusFolderError(
+            f"no folder {path}: give one that `envbuild evaluate` has written into"
+        )
     file = path / VERDICTS_FILE if path.is_dir() else path
     if not file.is_file():
         raise CorpusFolderError(

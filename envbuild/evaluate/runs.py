@@ -15,7 +15,14 @@ from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
 from envbuild.evaluate.predicted import BENCHMARKS, judge_predictions, load_benchmark
 from envbuild.evaluate.predictions import questions_in_place, quote_some, read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
-from envbuild.io.episodes import BEGUN, INDEX, JOURNAL, iter_episodes, read_configuration
+from envbuild.io.episodes import (
+    BEGUN,
+    INDEX,
+    JOURNAL,
+    check_episodes,
+    iter_episodes,
+    read_configuration,
+)
 from envbuild.manifest.judging import Judging
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
@@ -177,7 +184,11 @@ def count_rules(verdicts: Sequence[QuestionVerdict]) -> dict[str, int]:
 
 
 def manifest_of(folder: Path) -> Path:
-    """The manifest that an episodes folder is rolled out from, finished or not."""
+    """The manifest that an episodes folder is rolled out from, finished or not.
+
+    Raises CorpusFolderError where there are no episodes, or where they do not say.
+    """
+    check_episodes(folder)
     configuration = read_configuration(folder)
     if configuration is None:
         raise CorpusFolderError(

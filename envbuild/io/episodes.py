@@ -158,6 +158,19 @@ class EpisodeJournal:
             )
 
 
+def check_episodes(folder: Path) -> None:
+    """Raises CorpusFolderError, saying what is there instead, where `folder` holds no episodes."""
+    folder = Path(folder)
+    if not folder.exists():
+        raise CorpusFolderError(
+            f"no folder {folder}: give an episodes folder, as rollout writes it"
+        )
+    if not folder.is_dir():
+        raise CorpusFolderError(f"{folder} is a file: give the episodes folder around it")
+    if not (folder / PARQUET).exists() and not (folder / JOURNAL).exists():
+        raise CorpusFolderError(f"no episodes in {folder}: it needs {PARQUET} from a rollout")
+
+
 def read_configuration(folder: Path) -> dict[str, object] | None:
     """What the folder's rollout was asked for, from its start on; None where it does not say.
 
@@ -197,10 +210,10 @@ def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
         lines = journal.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         lines = []
-        if not sealed.exists() and not empty:
-            raise CorpusFolderError(
-                f"no episodes in {folder}: it needs {PARQUET} from a rollout"
-            ) from None
+    except NotADirectoryError:
+        lines = []
+    if not lines and not empty:
+        check_episodes(folder)
     chosen = _choose_lines(lines)
     if sealed.exists():
         for episode in iter_records(sealed, Episode):

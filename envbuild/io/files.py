@@ -48,7 +48,7 @@ def output_reason(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return "the disk is full; free some space and run again, finished parts are kept"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "the folder is not writable; choose another with --out or change its permissions"
+        return "the folder is not writable: change its permissions, or use a copy or another folder"
     return error.strerror or str(error)
 
 

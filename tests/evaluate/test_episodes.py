@@ -9,16 +9,19 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.environment import Environment
-from envbuild.errors import CorpusFolderError
+from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.evaluate.behaviour import count_wasted, describe_behaviour
 from envbuild.evaluate.exploration import decisive_literals, opened_tables, stands_in
 from envbuild.evaluate.runs import draw_questions, evaluate_episodes
 from envbuild.evaluate.scores import score_by
 from envbuild.io.episodes import BEGUN, EpisodeJournal
+from envbuild.io.parquet import read_records, write_records
+from envbuild.manifest.layout import ROW_SCHEMA, ROWS_FILE
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 from envbuild.records.evaluation import QuestionVerdict
+from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 from envbuild.testing.policies import make_policy
 from tests.shared import shared_data
@@ -314,3 +317,48 @@ def test_one_difficulty_in_several_spellings_is_one_group() -> None:
     assert len({name.casefold() for name in names}) == len(names)
     assert {"simple", "moderate", "Highly Complex"} <= set(names)
     assert sum(score.unscored for score in scores) == len(written)
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate", "view"])
+def test_what_holds_no_episodes_is_said_as_it_is(
+    command: str, manifest: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    page = ("--html", str(tmp_path / "page.html"))
+    for name, said in (("nope", "no folder"), ("file", "is a file"), ("empty", "no episodes in")):
+        for named in ((), ("--manifest", str(manifest))):
+            options = (*named, *(page if command == "view" else ()))
+            found = runner.invoke(app, [command, str(tmp_path / name), *options])
+            assert isinstance(found.exception, CorpusFolderError)
+            assert said in str(found.exception), (name, named)
+
+
+def rename_rows(manifest: Path) -> Path:
+    rows = [
+        msgspec.structs.replace(row, row_id=f"other/{row.row_id}")
+        for row in read_records(manifest / ROWS_FILE, ManifestRow)
+    ]
+    write_records(manifest / ROWS_FILE, rows, ROW_SCHEMA)
+    return manifest
+
+
+def test_a_manifest_of_other_questions_shows_no_page(manifest: Path, tmp_path: Path) -> None:
+    folder = play_all(manifest, tmp_path / "lazy", "lazy")
+    other = rename_rows(write_small_manifest(tmp_path))
+    page = tmp_path / "page.html"
+    arguments = ["view", str(folder), "--html", str(page)]
+    found = runner.invoke(app, [*arguments, "--manifest", str(other)])
+    assert isinstance(found.exception, UnknownNameError)
+    assert not page.exists()
+    assert runner.invoke(app, arguments).exit_code == 0
+
+
+def test_questions_that_their_manifest_lost_are_counted(manifest: Path, tmp_path: Path) -> None:
+    folder = play_all(manifest, tmp_path / "lazy", "lazy")
+    index = folder / "episodes.json"
+    other = rename_rows(write_small_manifest(tmp_path))
+    index.write_text(index.read_text().replace(str(manifest), str(other)))
+    found = runner.invoke(app, ["view", str(folder), "--html", str(tmp_path / "page.html")])
+    assert found.exit_code == 0
+    assert "questions are not shown" in found.stderr

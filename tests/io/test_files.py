@@ -1,10 +1,12 @@
 """Files and folders while they are written."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from envbuild.errors import OutputError
+from envbuild.io.files import output_reason
 from envbuild.io.locks import only_writer
 
 
@@ -14,3 +16,9 @@ def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
         second.__enter__()
     with only_writer(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_read_only_folder_asks_for_no_option_that_may_not_be(number: int) -> None:
+    said = output_reason(OSError(number, "no"))
+    assert "not writable" in said and "--" not in said
