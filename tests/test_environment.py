@@ -181,6 +181,7 @@ def test_the_environments_tokenizer_counts_every_text_episode(env: Environment) 
 
 def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:
     rows = list(env.manifest.rows)
+    memory = _resident()
     episodes = [env.new_episode(rows[n % len(rows)], candidate=n // 4) for n in range(144)]
     barrier = threading.Barrier(16)
 
@@ -198,6 +199,7 @@ def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:
     with ThreadPoolExecutor(16) as pool:
         rewards = [reward for paid in pool.map(finish, range(16)) for reward in paid]
     assert rewards == [3.0] * 144
+    assert _resident() - memory < 144 * 1024 * 1024
 
 
 @pytest.mark.slow
@@ -206,15 +208,44 @@ def test_two_thousand_episodes_leave_nothing_behind(env: Environment) -> None:
 
     def some(count: int) -> None:
         for n in range(count):
-            done = act(env, names[n % len(names)], rows[n % len(rows)].row_id, candidate=n)
-            env.score(done)
+            row_id = rows[n % len(rows)].row_id
+            if n % 40 == 0:
+                env.score(_laborious(env, row_id, candidate=n))
+            else:
+                env.score(act(env, names[n % len(names)], row_id, candidate=n))
 
     some(200)
-    descriptors, threads, memory = _open_descriptors(), threading.active_count(), _resident()
+    before = _open_descriptors(), threading.active_count(), _children()
+    memory = _resident()
     some(2000)
-    assert _open_descriptors() == descriptors
-    assert threading.active_count() == threads
+    assert (_open_descriptors(), threading.active_count(), _children()) == before
     assert _resident() - memory < 16 * 1024 * 1024
+
+
+def _laborious(env: Environment, row_id: str, *, candidate: int) -> Episode:
+    """An episode whose statements no handler can stop: they run in a worker, answer included."""
+    long = "hex(zeroblob(200000))"
+    asked = [
+        f"SELECT length(replace({long}, '0', 'ab'))",
+        f"SELECT instr({long}, 'x'), {long} LIKE '%x'",
+        f"SELECT name FROM singer WHERE {long} LIKE '%' || name",
+    ]
+    calls = [
+        f'{{"tool": "{tool}", "args": {{"sql": "{sql}"}}}}'
+        for tool, sql in zip(("run_query", "run_query", "submit_sql"), asked, strict=True)
+    ]
+    episode = env.new_episode(row_id, candidate=candidate)
+    assert "800000" in episode.feed(calls[0])
+    assert _children(), "a worker runs while the episode is open"
+    assert "0 | 0" in episode.feed(calls[1])
+    episode.feed(calls[2])
+    episode.close()
+    return episode.record()
+
+
+def _children() -> set[str]:
+    found = Path("/proc/self/task").glob("*/children")
+    return {child for path in found for child in path.read_text().split()}
 
 
 def test_the_evaluation_never_gates(manifest: Path) -> None:
