@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from envbuild.cli.run_command import invoke
+from envbuild.sql.connect import VERSIONS
 
 DEMO = Path(__file__).parent.parent.parent / "pipelines" / "demo.toml"
 
@@ -44,6 +45,8 @@ def test_a_second_run_repeats_only_what_was_changed(tmp_path: Path) -> None:
         ("manifest", False, 1),
         ("pool", False, 1),
     ]
+    progress = json.loads((out / "run.json").read_bytes())
+    assert all(stage["versions"] == VERSIONS for stage in progress.values())
     planned = json.loads(run(DEMO, "--out", str(out), "--dry-run", "--json").stdout)
     assert [stage["done"] for stage in planned["stages"]] == [False, True, True, True, True]
     kept = {path.name: path.read_bytes() for path in (out / "manifest").iterdir()}

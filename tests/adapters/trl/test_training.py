@@ -23,6 +23,7 @@ from envbuild.episode.prompts import load_prompts
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.errors import ConfigurationError
 from envbuild.records.curriculum import Schedule
+from envbuild.sql.connect import VERSIONS
 from tests.adapters.questions import (
     QUESTIONS,
     call,
@@ -201,6 +202,7 @@ def three_steps_by_hand(scene: Scene, recipe: str, policy: Policy) -> None:
     assert first["tier/equivalent"] == 0.5 and first["groups/flat"] == 0.0
     record = json.loads((scene.folder / "out" / "envbuild_run.json").read_text())
     assert record["group_seen"] is True and record["recipe"] == recipe
+    assert record["versions"] == VERSIONS
 
 
 def loss_by_hand(trainer: PublishedTrainer, model: Any, inputs: dict[str, Any]) -> float:
