@@ -190,3 +190,14 @@ def test_a_stream_that_was_never_open_leads_nowhere(corpus: Path) -> None:
         check=False,
     )
     assert found.returncode in (0, 1)
+
+
+@pytest.mark.parametrize("command", ["preflight", "sample", "manifest", "materialize", "amplify"])
+def test_an_unknown_engine_is_said_before_anything_runs(
+    command: str, corpus: Path, tmp_path: Path
+) -> None:
+    out = () if command in ("preflight", "sample") else ("--out", str(tmp_path / "out"))
+    found = start(command, str(corpus), "--engine", "slurm", "--quiet", *out)
+    said, errors = found.communicate(timeout=60)
+    assert (found.returncode, said) == (2, "")
+    assert errors == "envbuild: no engine 'slurm'; known: local, ray\n"

@@ -83,7 +83,8 @@ def export_manifest(
 
     `preset` and `schema` are the episodes': they decide the prompt and travel with every row.
     Training rows follow `schedule` (default: the manifest's own schedule.parquet, where there is
-    one). Raises UnknownNameError for another layout, ConfigurationError where the schedule was
+    one). An export of the same layout is replaced. Raises UnknownNameError for another layout,
+    ConfigurationError where `out` holds an export in another layout, or where the schedule was
     drawn from another manifest.
     """
     if to not in LAYOUTS:
@@ -92,6 +93,11 @@ def export_manifest(
         raise UnknownNameError("schema mode", schema, SCHEMAS)
     manifest, digest = rollouts.manifest, rollouts.manifest_sha256
     ordered = _read_schedule(manifest, schedule, digest)
+    earlier = read_export(out)
+    if earlier is not None and earlier.to != to:
+        raise ConfigurationError(
+            f"{out} holds an export in the layout {earlier.to}, not {to}: choose another --out"
+        )
     if to == "datasets":
         files = _write_hub(manifest, out)
     else:
@@ -115,7 +121,18 @@ def export_manifest(
         versions=VERSIONS,
     )
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(exported)))
+    for name in earlier.files if earlier is not None else ():
+        if name not in files:  # no split of this export, and its index no longer lists it
+            (out / name).unlink(missing_ok=True)
     return exported
+
+
+def read_export(out: Path) -> Exported | None:
+    """The export that `out` holds; None where it holds none of ours."""
+    try:
+        return msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=Exported)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _read_schedule(manifest: Manifest, named: Path | None, digest: str) -> OrderedSchedule | None:

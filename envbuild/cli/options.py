@@ -31,7 +31,20 @@ LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Stop af
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; default: one a core.")
 ]
-EngineOption = Annotated[str, typer.Option("--engine", help="local or ray.")]
+
+
+def _check_engine(name: str) -> str:
+    """What is no engine, or not installed, is said before anything runs."""
+    if name != "local":
+        from envbuild.engine.fanout import load_engine
+
+        load_engine(name)
+    return name
+
+
+EngineOption = Annotated[
+    str, typer.Option("--engine", callback=_check_engine, help="local or ray.")
+]
 ShardOption = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only shard I of N (Slurm arrays).")
 ]

@@ -59,7 +59,10 @@ def pool(
         bool, typer.Option("--write", help="Write schedule.parquet: every step, in order.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where --write puts it; default: in MANIFEST.")
+        Path | None,
+        typer.Option(
+            "--out", help="Where it is written: a folder, or a .parquet file; default: MANIFEST."
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -73,15 +76,17 @@ def pool(
     """What a training step draws, and why.
 
     The pool is filled by bucket shares, kept apart from test rows by schema and by question, and
-    drawn by a length curriculum. Exit 1: a bucket cannot fill its share.
+    drawn by a length curriculum. Exit 1: a bucket cannot fill its share of the pool, or the step
+    shown wants more of it than there is. --suggest prints a schedule that this manifest can fill.
 
     Example: envbuild pool manifest/ --schedule synsql --step 900
     """
     from envbuild.cli.plots import check_plot_path
     from envbuild.curriculum.draw import Draws
-    from envbuild.curriculum.order import FILE, write_schedule
+    from envbuild.curriculum.order import write_schedule
     from envbuild.curriculum.pool import PoolChoice, build_pool, lengths_a_bucket
     from envbuild.curriculum.presets import load_schedule, render_schedule, suggest_schedule
+    from envbuild.errors import UsageError
     from envbuild.manifest.read import open_manifest
 
     for image in (plot, plot_schedule):
@@ -97,6 +102,11 @@ def pool(
             typer.echo(render_schedule(plan), nl=False)
         return
     plan = load_schedule(schedule)
+    if step >= plan.steps:
+        raise UsageError(
+            f"--step takes 0 to {plan.steps - 1}: schedule {plan.name} has {plan.steps:,} steps; "
+            f"got {step}"
+        )
     choice = PoolChoice(
         size=size,
         seed=seed,
@@ -110,7 +120,7 @@ def pool(
     draw = draws.at(step)
     written: dict[str, Any] = {}
     if write or out is not None:
-        path = out or manifest / FILE
+        path = _schedule_path(out or manifest)
         written = {"file": str(path), "rows": write_schedule(path, draws, filled, choice, manifest)}
     if plot is not None:
         _plot_lengths(plot, opened)
@@ -190,8 +200,10 @@ def _show(
         typer.echo(f"{head}{row.row_id}")
         typer.echo(f"{'':{len(head)}}{_cut(manifest.row(row.row_id).question)}")
     for name, count in draw.lacking.items():
+        held = draw.counts[name] - count
         warn(
-            f"step {draw.step} wants {draw.counts[name]} of {name}: {count} more than the pool has"
+            f"step {draw.step} wants {draw.counts[name]} questions of {name}, and the pool has "
+            f"{held}: {'some come twice in one step' if held else 'they are missing'}"
         )
     for fill in pool.fills:
         if fill.lacking:
@@ -199,8 +211,20 @@ def _show(
                 f"the pool lacks {fill.lacking} of the {fill.wanted} questions that {fill.bucket} "
                 "should give (--borrow fills them from the nearest bucket)"
             )
+    if draw.lacking:
+        warn(
+            "--suggest prints a schedule for this manifest's own buckets; a manifest of more "
+            "questions, or a schedule of fewer a step, helps too"
+        )
     if written:
         typer.echo(f"wrote {written['rows']:,} rows to {written['file']}")
+
+
+def _schedule_path(out: Path) -> Path:
+    """A Parquet file as it is named; in any other folder, the schedule's own name."""
+    from envbuild.curriculum.order import FILE
+
+    return out if out.suffix == ".parquet" and not out.is_dir() else out / FILE
 
 
 def _cut(question: str) -> str:

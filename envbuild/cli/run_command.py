@@ -32,6 +32,8 @@ class EndedStage(NamedTuple):
     """An earlier run had ended it, over the same inputs; it was not run again."""
     exit_code: int | None
     """None: not run, in a dry run."""
+    resumed: bool = False
+    """An earlier run had ended it; it is asked again, and builds only what its sources changed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +50,9 @@ def register(app: typer.Typer) -> None:
         ] = "pool",
         out: Annotated[
             Path | None,
-            typer.Option("--out", help="Work folder; default: ./envbuild-NAME."),
+            typer.Option(
+                "--out", help="Work folder; default: ./envbuild-NAME, where the command is run."
+            ),
         ] = None,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Show the commands and which are done.")
@@ -62,6 +66,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """All stages of a pipeline, each resumed or skipped where it is done.
 
+        Paths in the file count from the file's own folder; what is built goes to --out.
         Goes on past findings unless --strict. --workers goes before the file's own number; another
         number or engine makes no stage run again. Exit 1: some stage ended with 1.
 
@@ -170,11 +175,17 @@ def invoke(app: typer.Typer, arguments: tuple[str, ...]) -> int:
 
 
 def _planned(stages: "list[PlannedStage]", out: Path) -> list[EndedStage]:
-    from envbuild.pipeline.plan import is_done, read_progress
+    from envbuild.pipeline.plan import is_done, is_resumed, read_progress
 
     progress = read_progress(out)
     return [
-        EndedStage(stage.name, stage.arguments, is_done(stage, progress, out), None)
+        EndedStage(
+            stage.name,
+            stage.arguments,
+            is_done(stage, progress, out),
+            None,
+            is_resumed(stage, progress),
+        )
         for stage in stages
     ]
 
@@ -183,5 +194,7 @@ def _show(planned: list[EndedStage]) -> None:
     import shlex
 
     for stage in planned:
-        mark = "done" if stage.done else "to do"
+        mark = "done" if stage.done else "check" if stage.resumed else "to do"
         typer.echo(f"{mark:<6} envbuild {shlex.join(stage.command)}")
+    if any(stage.resumed for stage in planned):
+        warn("check: ended before; asked again, it builds only what has changed in its sources")

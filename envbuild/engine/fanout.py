@@ -50,8 +50,6 @@ def run_shards(
     when it dies again, `on_crash(shard, reason)` stands in for the result, and without `on_crash`
     WorkerError is raised. The other shards go on. Raises UnknownNameError for an unknown engine.
     """
-    if engine not in ENGINES:
-        raise UnknownNameError("engine", engine, ENGINES)
     return load_engine(engine)(
         function, shards, workers=workers or available_cores(), on_crash=on_crash
     )
@@ -66,7 +64,12 @@ def available_cores() -> int:
 
 
 def load_engine(name: str) -> Engine:
-    """The engine registered under `name`, imported only now."""
+    """The engine registered under `name`, imported only now.
+
+    Raises UnknownNameError for another name, MissingDependencyError where it is not installed.
+    """
+    if name not in ENGINES:
+        raise UnknownNameError("engine", name, ENGINES)
     module, _, attribute = ENGINES[name].partition(":")
     engine: Any = getattr(import_module(module), attribute)
     return engine  # type: ignore[no-any-return]  # the table's strings carry no types

@@ -49,6 +49,8 @@ def output_reason(error: OSError) -> str:
         return "the disk is full; free some space and run again, finished parts are kept"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "the folder is not writable: change its permissions, or use a copy or another folder"
+    if error.errno == errno.EISDIR:
+        return "a folder is there already; name a file"
     return error.strerror or str(error)
 
 

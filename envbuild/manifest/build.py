@@ -27,7 +27,12 @@ from envbuild.manifest.layout import (
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, plan_parts
-from envbuild.manifest.settings import ManifestSettings, check_names, configuration_of
+from envbuild.manifest.settings import (
+    ManifestSettings,
+    check_names,
+    check_styles,
+    configuration_of,
+)
 from envbuild.sql.connect import VERSIONS
 
 _CONFIGURATION = "configuration.json"
@@ -74,6 +79,7 @@ def build_manifest(
     if settings.variants and maker is None:
         raise UsageError("a manifest with hidden variants needs a function that makes them")
     check_names(corpora)
+    check_styles(settings, corpora)
     configuration = configuration_of(settings, corpora)
     if replace:
         remove_other(out, configuration)
@@ -126,7 +132,8 @@ def _begin(folder: Path, configuration: dict[str, Any]) -> None:
     """Writes down what the parts are made with, or compares it with what they were made with."""
     file = folder / _CONFIGURATION
     if file.is_file():
-        _compare(msgspec.json.decode(file.read_bytes()), configuration, folder.parent)
+        before = msgspec.json.decode(file.read_bytes())
+        _compare(before, configuration, f"{folder.parent} was begun with")
     else:
         write_bytes(file, msgspec.json.encode(configuration))
 
@@ -161,13 +168,22 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     )
 
 
-def _compare(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
-    different = _differences(before, now)
+def _compare(before: dict[str, Any], now: dict[str, Any], opening: str) -> None:
+    different = dict.fromkeys(map(_typed, _differences(before, now)))
     if different:
         raise ConfigurationError(
-            f"{out} was begun with another {', '.join(different)}: "
+            f"{opening} another {', '.join(different)}: "
             "choose another --out, or build it anew with --replace"
         )
+
+
+def _typed(key: str) -> str:
+    """An entry of the configuration as the operator knows it: an option, or a corpus's file."""
+    section, _, name = key.partition(".")
+    if section == "settings":
+        option = "tables" if name in ("smallest", "largest") else name.replace("_", "-")
+        return f"limit of a gold query ({name})" if "." in name else f"--{option}"
+    return f"{name.replace('.', '/', 1)}" if section == "corpora" else f"{section} version"
 
 
 def _flatten(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -191,7 +207,7 @@ def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
             f"{out / INDEX_FILE} has format {index.get('format')!r}, not {FORMAT}: "
             "choose another --out"
         )
-    _compare(index["configuration"], configuration, out)
+    _compare(index["configuration"], configuration, f"{out} holds a manifest made with")
     shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
     counts = msgspec.convert(index["counts"], ManifestCounts, strict=False)
     return Built(out=out, counts=counts, parts=index["parts"], parts_done=index["parts"])

@@ -10,11 +10,13 @@ from envbuild.buckets.edges import PUBLISHED_EDGES, Edges, parse_edges
 from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
 from envbuild.errors import UnknownNameError, UsageError
 from envbuild.io.files import sha256_file
+from envbuild.io.grouped import count_values
 from envbuild.records.execution import Limits
 from envbuild.schema.sampler import DEFAULT_TABLES, DISTRACTORS
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.text.mask import MaskMode
 
+QUESTIONS_FILE = "questions.parquet"
 INPUT_FILES = (INDEX_FILE, "buckets.parquet", "findings.parquet", "signal.parquet")
 """Files of a corpus that decide a manifest; a database's own digest is in the first."""
 
@@ -98,6 +100,17 @@ def check_names(corpora: list[CorpusFolder]) -> None:
             f"two corpora are called {', '.join(map(repr, twice))}: materialize one of them "
             "again with another --name"
         )
+
+
+def check_styles(settings: ManifestSettings, corpora: list[CorpusFolder]) -> None:
+    """Raises UnknownNameError for a phrasing that no question of the corpora has."""
+    if not settings.styles:
+        return
+    counts = (count_values(c.root / QUESTIONS_FILE, "style") for c in corpora if c.catalogued)
+    known = {style for found in counts for style in found} - {""}
+    for style in settings.styles:
+        if style not in known:
+            raise UnknownNameError("phrasing", style, known)
 
 
 def configuration_of(settings: ManifestSettings, corpora: list[CorpusFolder]) -> dict[str, Any]:

@@ -89,6 +89,8 @@ def read_pipeline(path: Path) -> Pipeline:
         found = msgspec.toml.decode(Path(path).read_bytes(), type=Pipeline)
     except FileNotFoundError:
         raise ConfigurationError(f"no pipeline file {path}") from None
+    except OSError as e:
+        raise ConfigurationError(f"cannot read the pipeline file {path}: {e.strerror}") from None
     except msgspec.MsgspecError as e:
         raise ConfigurationError(f"{path}: {e}") from None
     if found.format != FORMAT:

@@ -131,6 +131,15 @@ def is_own_manifest(progress: Mapping[str, DoneStage], out: Path) -> bool:
     return done.outputs == outputs_digest("manifest", out)
 
 
+def is_resumed(stage: PlannedStage, progress: Mapping[str, DoneStage]) -> bool:
+    """True for a stage that an earlier run ended and that is asked again all the same.
+
+    It looks by itself whether its sources have changed, and builds nothing where they have not.
+    """
+    done = progress.get(stage.name)
+    return stage.name not in INPUTS and done is not None and done.digest == stage.digest
+
+
 def inputs_digest(stage: str, out: Path) -> str:
     """SHA-256 over the names and bytes of the files that the stage reads."""
     return _digest(INPUTS.get(stage, ()), out)

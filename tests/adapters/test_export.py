@@ -154,6 +154,21 @@ def test_a_schedule_of_another_manifest_is_refused(scheduled: Path, tmp_path: Pa
         export(scheduled, tmp_path, "vrl")
 
 
+def test_an_export_in_another_layout_is_not_overwritten(manifest: Path, tmp_path: Path) -> None:
+    export(manifest, tmp_path / "out", "trl")
+    before = (tmp_path / "out" / "train.parquet").read_bytes()
+    with pytest.raises(ConfigurationError, match="in the layout trl, not verl"):
+        export(manifest, tmp_path / "out", "verl")
+    assert (tmp_path / "out" / "train.parquet").read_bytes() == before
+
+
+def test_an_export_anew_leaves_no_file_of_the_one_before(tmp_path: Path) -> None:
+    rows = [manifest_row(f"r{i}", split="dev" if i < 2 else "train") for i in range(5)]
+    export(write_manifest(tmp_path / "both", rows), tmp_path / "out", "trl")
+    export(write_manifest(tmp_path / "train", rows[2:]), tmp_path / "out", "trl")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["export.json", "train.parquet"]
+
+
 def test_a_full_schema_is_in_the_prompt_a_withheld_one_is_not(
     manifest: Path, tmp_path: Path
 ) -> None:
@@ -167,7 +182,7 @@ def test_a_full_schema_is_in_the_prompt_a_withheld_one_is_not(
 
 def test_the_command_exports_and_names_what_it_wrote(manifest: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    shown = envbuild("export", manifest, "--to", "verl", "--out", out)
+    shown = envbuild("export", manifest, "--to", "trl", "--out", out)
     assert "train.parquet" in shown and "10" in shown
     document = json.loads(envbuild("export", manifest, "--to", "trl", "--out", out, "--json"))
     assert document["format"] == "envbuild.export/1" and document["files"] == {"train.parquet": 10}

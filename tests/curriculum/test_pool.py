@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from envbuild.cli.app import app
 from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.order import read_schedule_file, write_schedule
 from envbuild.curriculum.pool import PoolChoice, build_pool
@@ -215,6 +217,28 @@ def test_a_bucket_that_cannot_fill_its_share_is_exit_1(tmp_path: Path) -> None:
     assert document["step"]["lacking"] == {"long": 3}
     shown = envbuild("pool", folder, "--size", 40, "--step", 900, code=1)
     assert "lacking" in shown
+
+
+def test_a_step_that_wants_more_than_the_pool_has_names_the_way_out(tmp_path: Path) -> None:
+    folder = write_manifest(tmp_path / "m", rows_of(short=6, medium=9, long=9))
+    found = CliRunner().invoke(app, ["pool", str(folder), "--step", "1500"])
+    assert found.exit_code == 1
+    assert "wants 12 questions of long, and the pool has 9" in found.stderr
+    assert "--suggest" in found.stderr
+
+
+@pytest.mark.parametrize("step", [1800, 100_000])
+def test_a_step_past_the_schedule_is_refused(manifest: Path, step: int) -> None:
+    found = CliRunner().invoke(app, ["pool", str(manifest), "--step", str(step)])
+    assert isinstance(found.exception, UsageError)
+    assert "--step takes 0 to 1799" in str(found.exception)
+
+
+def test_a_schedule_goes_into_a_folder_or_to_a_file(manifest: Path, tmp_path: Path) -> None:
+    for out, file in (("new", "new/schedule.parquet"), ("own.parquet", "own.parquet")):
+        envbuild("pool", manifest, "--write", "--out", tmp_path / out)
+        assert (tmp_path / file).is_file()
+    envbuild("pool", manifest, "--write", "--out", tmp_path / "new")  # it is there by now
 
 
 def test_the_command_writes_the_schedule_and_both_charts(manifest: Path, tmp_path: Path) -> None:

@@ -202,10 +202,12 @@ def test_another_configuration_is_refused_naming_what_differs(
     before = bytes_of(out)
     build(corpora, out)
     assert bytes_of(out) == before
-    with pytest.raises(ConfigurationError, match=r"another settings\.largest, settings\.seed"):
+    with pytest.raises(
+        ConfigurationError, match=r"holds a manifest made with another --tables, --seed"
+    ):
         build(corpora, out, seed=1, largest=4)
     bucket_corpora(corpora)
-    with pytest.raises(ConfigurationError, match=r"corpora\.b\.buckets\.parquet"):
+    with pytest.raises(ConfigurationError, match=r"made with another b/buckets\.parquet"):
         build(corpora, out)
 
 
@@ -270,6 +272,8 @@ def test_what_cannot_be_is_said_before_any_work(corpora: Path, tmp_path: Path) -
         build(corpora, tmp_path / "out", distractors="near")
     with pytest.raises(UsageError, match="--full"):
         build(corpora, tmp_path / "out", full=True, extra=3)
+    with pytest.raises(UnknownNameError, match="no phrasing 'foo'; known: casual"):
+        build(corpora, tmp_path / "out", styles=("casual", "foo"))
     assert not (tmp_path / "out").exists()
     write_corpus(tmp_path / "empty", {"shop": SHOP}, [])
     with pytest.raises(CorpusFolderError, match="no questions in empty"):

@@ -49,6 +49,9 @@ def test_a_second_run_repeats_only_what_was_changed(tmp_path: Path) -> None:
     assert all(stage["versions"] == VERSIONS for stage in progress.values())
     planned = json.loads(run(DEMO, "--out", str(out), "--dry-run", "--json").stdout)
     assert [stage["done"] for stage in planned["stages"]] == [False, True, True, True, True]
+    assert [stage["resumed"] for stage in planned["stages"]] == [True, *[False] * 4]
+    shown = run(DEMO, "--out", str(out), "--dry-run").stdout
+    assert [line[:6].strip() for line in shown.splitlines()] == ["check", *["done"] * 4]
     kept = {path.name: path.read_bytes() for path in (out / "manifest").iterdir()}
     (out / "manifest" / "gold.parquet").unlink()
     (out / "manifest" / "manifest.json").unlink()
@@ -118,3 +121,19 @@ def test_ctrl_c_inside_a_stage_ends_the_run() -> None:
     with pytest.raises(typer.Exit) as ended:
         invoke(app, ("failing",))
     assert ended.value.exit_code == 2
+
+
+def test_a_folder_is_no_pipeline_file(tmp_path: Path) -> None:
+    refused = run(tmp_path)
+    assert refused.returncode == 2
+    assert f"cannot read the pipeline file {tmp_path}" in refused.stderr
+
+
+def test_paths_count_from_the_file_and_the_work_folder_from_here(tmp_path: Path) -> None:
+    (tmp_path / "other dir").mkdir()
+    file = tmp_path / "other dir" / "p.toml"
+    file.write_text('format = "envbuild.pipeline/1"\nname = "p"\n[source]\npaths = ["data"]\n')
+    planned = json.loads(run(file, "--dry-run", "--json").stdout)
+    command = planned["stages"][0]["command"]
+    assert planned["out"] == "envbuild-p"
+    assert command[:4] == ["materialize", str(file.parent / "data"), "--out", "envbuild-p/corpus"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from envbuild.records.episode import EndedBy, Episode, TextRequest
 from envbuild.records.rollout import Sampling
 from envbuild.rollout.client import CompletionError, CompletionsClient
 from envbuild.rollout.generate import ServerGenerate
+from envbuild.testing.policies import POLICIES
 from envbuild.testing.server import PolicyServer
 from envbuild.testing.tokenizer import ByteTokenizer
 from tests.small_manifest import QUESTIONS, write_small_manifest
@@ -512,3 +514,15 @@ def test_the_scripted_server_is_a_command(manifest: Path, tmp_path: Path) -> Non
         assert p.wait(10) == 0
     gone = subprocess.run([*command[:3], str(tmp_path / "no")], capture_output=True, text=True)
     assert gone.returncode == 2 and "no manifest" in gone.stderr
+
+
+def test_the_scripted_server_lists_its_models_as_openai_does(tmp_path: Path) -> None:
+    with PolicyServer(write_small_manifest(tmp_path)) as base_url:
+        listed = httpx.get(f"{base_url}/models")
+        one = httpx.get(f"{base_url}/models/oracle")
+        nothing = httpx.get(f"{base_url}/nothing")
+    assert (listed.status_code, listed.json()["object"]) == (200, "list")
+    assert {model["id"] for model in listed.json()["data"]} == set(POLICIES)
+    assert one.json() in listed.json()["data"]
+    assert (nothing.status_code, nothing.headers["content-type"]) == (404, "application/json")
+    assert "nothing at /v1/nothing" in nothing.json()["error"]["message"]
