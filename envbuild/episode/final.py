@@ -42,8 +42,8 @@ def final_sql(parsed: Parsed, prepare: Prepare) -> str:
     search = _Search(prepare)
     inside = unwrapped(text)
     best = Answer()
-    alone = not inside.others and not next(iter_readings(inside.outside), None)
     for submitted in inside.submitted:
+        alone = not inside.others and not next(iter_readings(inside.outside), None)
         found = search.answer(_as_a_whole(submitted), alone=alone)
         if found.prepares or found.parses or (alone and found.sql):
             return found.sql

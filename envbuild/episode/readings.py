@@ -11,7 +11,7 @@ from itertools import chain, islice, pairwise
 
 import msgspec
 
-from envbuild.sql.text.tokens import iter_code
+from envbuild.sql.text.tokens import Kind, iter_code, iter_tokens
 
 MOST_PLACES = 48
 """Places of one text that are read."""
@@ -66,30 +66,23 @@ def iter_readings(text: str) -> Iterator[Reading]:
     """The places that may hold the answer, the likeliest first.
 
     Fences that are tagged `sql` or start a statement, the last one first; then every place where a
-    query starts, to its end; then the same places to the next blank line.
+    query starts, to its end; then the same places to the next blank line; then those that may be
+    in a literal of the one before.
     """
     for fence in reversed(list(_FENCE.finditer(text))):
         body = fence["body"].strip()
         if next(iter_code(body), None) and (fence["tag"] or starts_statement(body)):
             yield Reading(body, fence.start(), fence.end(), certain=True)
-    places = list(islice(_places(text), most_places(text)))
-    for place in places:
-        opened = _search_before(_OPENED, text, place)
-        anchor = opened.start() if opened else place
-        certain = _stands_behind(_LINE_START, text, anchor)
-        announced = certain or bool(opened) or _stands_behind(_ANNOUNCED, text, anchor)
-        start = place if next(iter_code(text[:place]), None) else 0
-        certain = certain or start == 0
-        if sql := _unescaped(text, place):
-            yield Reading(sql, start, place + len(sql), certain=certain)
-        for end in iter_ends(text, place):
-            sql = text[start:end].strip()
-            yield Reading(sql, start, end, announced=announced or certain, certain=certain)
-    for place in places:
-        if blank := _BLANK_LINE.search(text, place):
-            sql = text[place : blank.start()].strip()
+    free, quoted = _parted(text, list(islice(_places(text), most_places(text))))
+    for place in free:
+        yield from _whole_readings(text, place)
+    for place in free:
+        if (stop := blank_line(text, place)) is not None:
+            sql = text[place:stop].strip()
             announced = _stands_behind(_LINE_START, text, place)
-            yield Reading(sql, place, blank.start(), announced=announced)
+            yield Reading(sql, place, stop, announced=announced)
+    for place in quoted:
+        yield from _whole_readings(text, place)
 
 
 def most_places(text: str) -> int:
@@ -106,8 +99,10 @@ def starts_statement(text: str) -> bool:
 def iter_ends(text: str, place: int) -> Iterator[int]:
     """Where a statement that starts at `place` may end: at the mark that closes the one before it,
     else at its own end."""
-    fence = _FENCE_MARK.search(text, place)
-    text = text[: fence.start()] if fence else text
+    if (fence := _FENCE_MARK.search(text, place)) is not None:
+        if _is_quoted(text, place, fence.start()):
+            yield place + _statement_end(text[place:])
+        text = text[: fence.start()]
     opened = _search_before(_OPENED, text, place)
     if opened and (end := _closing_bracket(text, place, opened[0].rstrip()[-1])) is not None:
         yield end
@@ -117,6 +112,16 @@ def iter_ends(text: str, place: int) -> Iterator[int]:
             yield from sorted(at for at in closers if at > place)
             break
     yield place + _statement_end(text[place:])
+
+
+def blank_line(text: str, place: int) -> int | None:
+    """Where the first blank line stands behind `place` that is in no literal."""
+    for token in iter_tokens(text[place:]):
+        if token.kind is Kind.SPACE and (
+            blank := _BLANK_LINE.search(text, place + token.start, place + token.end)
+        ):
+            return blank.start()
+    return None
 
 
 def _places(text: str) -> Iterator[int]:
@@ -135,6 +140,37 @@ def _places(text: str) -> Iterator[int]:
             if end is None or _COMPOUND.match(text, end):
                 continue
         yield place
+
+
+def _is_quoted(text: str, place: int, at: int) -> bool:
+    """Whether a literal of the statement from `place` on holds this character."""
+    for token in iter_tokens(text[place:]):
+        if place + token.end > at:
+            return token.kind in (Kind.STRING, Kind.QUOTED) and place + token.start < at
+    return False
+
+
+def _parted(text: str, places: list[int]) -> tuple[list[int], list[int]]:
+    """The places that stand in no literal of the one before, and those that do."""
+    free: list[int] = []
+    quoted: list[int] = []
+    for place in places:
+        (quoted if free and _is_quoted(text, free[-1], place) else free).append(place)
+    return free, quoted
+
+
+def _whole_readings(text: str, place: int) -> Iterator[Reading]:
+    opened = _search_before(_OPENED, text, place)
+    anchor = opened.start() if opened else place
+    certain = _stands_behind(_LINE_START, text, anchor)
+    announced = certain or bool(opened) or _stands_behind(_ANNOUNCED, text, anchor)
+    start = place if next(iter_code(text[:place]), None) else 0
+    certain = certain or start == 0
+    if sql := _unescaped(text, place):
+        yield Reading(sql, start, place + len(sql), certain=certain)
+    for end in iter_ends(text, place):
+        sql = text[start:end].strip()
+        yield Reading(sql, start, end, announced=announced or certain, certain=certain)
 
 
 def _search_before(pattern: re.Pattern[str], text: str, place: int) -> re.Match[str] | None:

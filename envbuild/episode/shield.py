@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from envbuild.episode.objects import MOST_PROSE, UnreadableError, read_object, starts_object
 from envbuild.episode.parse import CLOSE, OPEN
-from envbuild.episode.readings import QUERY, iter_ends, most_places
+from envbuild.episode.readings import QUERY, blank_line, iter_ends, most_places
 from envbuild.records.execution import Outcome, QueryResult
 from envbuild.sql.text.tokens import Kind, iter_code, iter_tokens
 
@@ -23,7 +23,6 @@ _SHOWN = {_PRIVATE + code: chr(code) for code in range(128)}
 _IS_HIDDEN = re.compile("[\ue000-\ue07f]")
 _NEXT = re.compile(rf"{OPEN}|\{{|{QUERY.pattern}", re.IGNORECASE)
 _QUOTING = (Kind.STRING, Kind.QUOTED, Kind.COMMENT)
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 
 def shielded(text: str, prepare: Prepare) -> str | None:
@@ -77,8 +76,9 @@ def _object_end(text: str, start: int) -> int:
 
 def _statement(text: str, begin: int, place: int, prepare: Prepare) -> tuple[int, list[int]]:
     """The end of a statement that holds marks in literals only, and where they stand."""
-    blank = _BLANK_LINE.search(text, place)
-    for end in (*iter_ends(text, place), *([blank.start()] if blank else [])):
+    for end in (*iter_ends(text, place), blank_line(text, place)):
+        if end is None:
+            continue
         marks = [begin + at for at in _quoted_marks(text[begin:end])]
         if marks:
             result = prepare(text[begin:end].strip())
