@@ -87,7 +87,7 @@ def read_sources(
         else:
             sources.append(source)
     for source in sources:
-        if not source.has_databases:
+        if source.has_questions and not source.has_databases:
             raise SourceError(
                 f"{source.name} holds questions and no databases ({source.said}): give the "
                 "databases' folder and this one, one after the other, or the folder above both"
