@@ -152,12 +152,18 @@ class Machine:
         return done, notes
 
     def _fitted(self, texts: list[str]) -> list[str]:
-        """Results and last query as they together fit an observation: each gets an equal part."""
-        most = self.settings.observation_characters
-        if sum(map(len, texts)) <= most:
-            return texts
-        part = max(most // sum(map(bool, texts)), LEAST_SHOWN)
-        return [cap_text(text, part) for text in texts]
+        """Results and last query as they together fit an observation.
+
+        What is too long gets an equal part of what the shorter ones leave.
+        """
+        left = self.settings.observation_characters
+        lengths = sorted(len(text) for text in texts)
+        for shorter, length in enumerate(lengths):
+            part = left // (len(lengths) - shorter)
+            if length > part:
+                return [cap_text(text, max(part, LEAST_SHOWN)) for text in texts]
+            left -= length
+        return texts
 
     def _run_call(self, call: Call) -> ToolCall:
         arguments = json.dumps(call.arguments, ensure_ascii=False) if call.tool else call.text

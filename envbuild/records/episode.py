@@ -53,8 +53,8 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest `limit` that sample_rows and distinct_values take."""
     cell_characters: int = 200
     observation_characters: int = 8000
-    """Of a turn's results together, and the last working query that the final turn is told; several
-    that are too long are cut to equal parts."""
+    """Of a turn's results together, and the last working query that the final turn is told; those
+    that are too long are cut to equal parts of what the others leave."""
     gate_steps: int = 80
     """Training steps over which the submit gate fades from certain to never; 0: never."""
     evaluation: bool = False
