@@ -17,6 +17,10 @@ __version__ = "0.1.0"
 _LATE = {"Agent": "envbuild.rollout.agent", "Environment": "envbuild.environment"}
 
 
+def __dir__() -> list[str]:
+    return sorted((*globals(), *_LATE))
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATE:
         return getattr(importlib.import_module(_LATE[name]), name)

@@ -227,3 +227,9 @@ def test_help_loads_nothing_heavy(statement: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert loaded.stdout.split() == []
+
+
+def test_the_package_lists_what_it_offers() -> None:
+    import envbuild
+
+    assert {"Agent", "Environment", "__version__"} <= set(dir(envbuild))

@@ -36,3 +36,9 @@ def test_files_that_the_readme_links_exist() -> None:
     root = Path(__file__).parent.parent
     for target in re.findall(r"\]\((?!http)([^)#]+)", README):
         assert (root / target).exists(), target
+
+
+def test_the_usage_line_says_once_that_an_argument_repeats() -> None:
+    for command in COMMANDS:
+        usage = runner.invoke(app, [command, "--help"]).stdout.split("\n\n")[0]
+        assert "...}..." not in usage and "...]]..." not in usage, usage

@@ -6,7 +6,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from envbuild.cli.app import app
 from envbuild.corpora.source import READERS, read_source
 from envbuild.corpora.synthetic.write import write_shape
 from envbuild.errors import SourceError
@@ -104,3 +106,13 @@ def test_a_corpus_inside_its_source_does_not_hide_it(tmp_path: Path) -> None:
     (tmp_path / "sqale" / "sqale" / "corpus.json").unlink()  # as a stopped materialize leaves it
     (tmp_path / "sqale" / "sqale" / ".parts").mkdir()
     assert read_source(tmp_path / "sqale").files == before.files
+
+
+@pytest.mark.parametrize(("name", "said"), [("we ird/na'me", True), ("bird-dev", False)])
+def test_a_name_that_no_folder_can_have_is_said(name: str, said: bool, tmp_path: Path) -> None:
+    source, out = write_bird(tmp_path / "bird"), tmp_path / "out"
+    arguments = ["materialize", str(source), "--name", name, "--out", str(out), "--quiet"]
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 0
+    (made,) = out.iterdir()
+    assert (f"the corpus is {made.name}" in found.stderr) is said

@@ -19,6 +19,7 @@ from envbuild.cli.options import (
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.records.amplified import CorpusGrowth
@@ -128,14 +129,19 @@ def _show(grown: "list[CorpusGrowth]") -> None:
                 ("signal, mean (low)", f"{growth.signal_before:.2f}", f"{growth.signal:.2f}")
             )
         title = (
-            f"{growth.name}: {growth.databases:,} databases, {growth.tables:,} tables, "
-            f"{growth.golds:,} gold queries"
+            f"{growth.name}: {counted(growth.databases, 'database')}, "
+            f"{counted(growth.tables, 'table')}, "
+            f"{counted(growth.golds, 'gold query', 'gold queries')}"
         )
         print_table(("", "before", "after"), lines, title=title, right=(1, 2))
         if growth.not_amplified:
-            typer.echo(f"{growth.not_amplified:,} databases copied as they were: see rejects")
+            typer.echo(
+                f"copied as they were: {counted(growth.not_amplified, 'database')}, see rejects"
+            )
         if growth.golds_failing:
-            typer.echo(f"{growth.golds_failing:,} gold queries did not run before")
+            typer.echo(
+                f"did not run before: {counted(growth.golds_failing, 'gold query', 'gold queries')}"
+            )
         if growth.tie_sensitive:
             typer.echo(
                 f"{growth.tie_sensitive:,} gold queries rest on a tie under LIMIT or in a window"

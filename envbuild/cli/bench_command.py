@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     stages: Annotated[
-        list[str] | None, typer.Argument(metavar="[STAGE ...]", help="Default: every stage.")
+        list[str] | None, typer.Argument(metavar="STAGE", help="Default: every stage.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Medians over this many.")] = 5,
     json: JsonOption = False,

@@ -16,6 +16,7 @@ from envbuild.cli.options import (
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.buckets.cut import CorpusBuckets
@@ -98,12 +99,14 @@ def _show(found: CorpusBuckets, shares: tuple[float, ...] | None) -> None:
     if shares:
         headers.insert(4, "pool")
     typer.echo(
-        f"{found.corpus}: {found.questions:,} questions, masked {found.mask}; "
+        f"{found.corpus}: {counted(found.questions, 'question')}, masked {found.mask}; "
         f"length {found.shortest} - {found.median:.0f} - {found.longest}"
     )
     print_table(headers, rows, right=(1, 2, 3, 4) if shares else (1, 2, 3))
     if shares:
-        typer.echo(f"the largest pool with these shares: {found.pool_size(shares):,} questions\n")
+        typer.echo(
+            f"the largest pool with these shares: {counted(found.pool_size(shares), 'question')}\n"
+        )
 
 
 def _show_suggestion(found: CorpusBuckets) -> None:

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def card(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Data cards, Markdown.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Data cards, Markdown.")],
     corpus: Annotated[
         Path | None,
         typer.Option("--corpus", help="The corpus; default: the front matter's envbuild_corpus."),

@@ -16,8 +16,8 @@ def compare(
     sides: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B [C ...]",
-            help="Folders that `envbuild evaluate` wrote into; several seeds as A1,A2.",
+            metavar="EVALUATION",
+            help="Two or more folders that `envbuild evaluate` wrote into; several seeds as A1,A2.",
         ),
     ],
     rule: Annotated[str, typer.Option("--rule", help="official, strict or hidden.")] = "official",

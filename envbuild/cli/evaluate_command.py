@@ -117,9 +117,9 @@ def _write_metrics(path: Path, records: list[dict[str, object]]) -> None:
 
 
 def _print(evaluation: "Evaluation") -> None:
-    from envbuild.cli.tables import print_table
+    from envbuild.cli.tables import print_table, print_wrapped
 
-    typer.echo(f"{evaluation.name}: {evaluation.said}; EX by {evaluation.official_name}")
+    print_wrapped(f"{evaluation.name}: {evaluation.said}; EX by {evaluation.official_name}")
     hidden = evaluation.scores[0].hidden
     print_table(
         ("group", "EX", "95 %", "strict@1", "n", "unscored")

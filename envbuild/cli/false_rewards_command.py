@@ -14,6 +14,7 @@ from envbuild.cli.options import (
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.records.false_rewards import FalseRewards, PolicyRow
@@ -140,9 +141,9 @@ def _markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def _title(study: "FalseRewards") -> str:
-    parts = [f"{study.databases} databases", f"{study.questions} questions"]
+    parts = [counted(study.databases, "database"), counted(study.questions, "question")]
     if study.predictions:
-        parts.append(f"{study.predictions} predictions")
+        parts.append(counted(study.predictions, "prediction"))
     return f"{study.name}: {', '.join(parts)}"
 
 

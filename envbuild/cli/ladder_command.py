@@ -72,14 +72,14 @@ def ladder(
 
 
 def _print(rungs: "list[Rung]") -> None:
-    from envbuild.cli.tables import print_table
+    from envbuild.cli.tables import print_table, print_wrapped
 
-    typer.echo(
+    print_wrapped(
         "EX by official@1 over the same questions; in brackets the episodes that opened every gold "
         "table"
     )
     print_table(
-        ("view", "tables", "EX", "95 %", "strict@1", "n", "unscored", "opened gold"),
+        ("view", "tables", "EX", "95 %", "strict@1", "n", "unscored", "opened"),
         [
             (
                 rung.name,

@@ -25,6 +25,7 @@ from envbuild.cli.options import (
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.manifest.build import Built
@@ -138,8 +139,8 @@ def _show(built: Built) -> None:
             "then once without --shard"
         )
     typer.echo(
-        f"{counts.offered:,} questions: {counts.rows:,} rows, {counts.rejected:,} left out, "
-        f"{counts.golds:,} gold results"
+        f"{counted(counts.offered, 'question')}: {counted(counts.rows, 'row')}, "
+        f"{counts.rejected:,} left out, {counted(counts.golds, 'gold result')}"
     )
     if counts.rows:
         rows = [[name, f"{n:,}", f"{n / counts.rows:.1%}"] for name, n in counts.buckets.items()]

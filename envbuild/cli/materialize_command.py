@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         source: Annotated[
             list[str],
             typer.Argument(
-                metavar="SOURCE...",
+                metavar="SOURCE",
                 help="Folders, Parquet or JSON record files, or hub ids (owner/name@revision). "
                 "SQaLe's two sets may be given one after the other.",
             ),
@@ -110,11 +110,11 @@ def register(app: typer.Typer) -> None:
             built = sum(summary.databases for summary in summaries)
             print_json("materialize", {"built": built, "failed": failed, "corpora": summaries})
         else:
-            _show(summaries)
+            _show(summaries, name)
         raise typer.Exit(FINDINGS if failed else OK)
 
 
-def _show(summaries: "list[CorpusSummary]") -> None:
+def _show(summaries: "list[CorpusSummary]", name: str | None) -> None:
     from envbuild.cli.tables import print_table
 
     rows = [
@@ -134,6 +134,8 @@ def _show(summaries: "list[CorpusSummary]") -> None:
     if rows:
         print_table(headers, rows, right=range(1, len(headers)))
     for s in summaries:
+        if name is not None and s.name != name:
+            warn(f"--name {name!r} is no folder name on every system: the corpus is {s.name}")
         if not s.complete:
             typer.echo(f"{s.name}: this shard is done; the corpus is whole when all shards are")
         elif s.rejects:

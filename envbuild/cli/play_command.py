@@ -9,6 +9,7 @@ import typer
 
 from envbuild.cli.options import JsonOption, RerunGoldsOption, SeedOption, print_json, warn
 from envbuild.cli.play_words import HELP, completion_of, is_unknown
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.environment import Environment
@@ -84,7 +85,7 @@ def _first_row(environment: "Environment") -> str:
 
 def _show_start(environment: "Environment", row_id: str, say: Callable[[str], None]) -> None:
     row = environment.row(row_id)
-    say(f"Row {row.row_id} ({row.bucket}, {len(row.tables)} tables)")
+    say(f"Row {row.row_id} ({row.bucket}, {counted(len(row.tables), 'table')})")
     say(f"Question: {row.question}")
     if row.evidence:
         say(f"Evidence: {row.evidence}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envbuild.cli.options import FINDINGS, OK, JsonOption, SeedOption, print_json, warn
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.curriculum.draw import Draws, StepDraw
@@ -186,7 +187,8 @@ def _show(
             (f.bucket, f"{f.share:.2f}", f.wanted, f.offered, f.taken, f.borrowed, f.lacking)
             for f in pool.fills
         ],
-        title=f"pool: {pool.size:,} questions, schedule {draws.schedule.name}, seed {draws.seed}",
+        title=f"pool: {counted(pool.size, 'question')}, schedule {draws.schedule.name}, "
+        f"seed {draws.seed}",
         right=(1, 2, 3, 4, 5, 6),
     )
     if pool.left_out:
@@ -217,7 +219,7 @@ def _show(
             "questions, or a schedule of fewer a step, helps too"
         )
     if written:
-        typer.echo(f"wrote {written['rows']:,} rows to {written['file']}")
+        typer.echo(f"wrote {counted(written['rows'], 'row')} to {written['file']}")
 
 
 def _schedule_path(out: Path) -> Path:

@@ -20,6 +20,7 @@ from envbuild.cli.options import (
     warn,
 )
 from envbuild.errors import UsageError
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -218,11 +219,11 @@ def _show_rows(measured: "list[MeasuredCorpus]") -> None:
 
 
 def _show_rest(report: "Report") -> None:
-    from envbuild.cli.preflight_text import plural, print_findings, print_golds, say
+    from envbuild.cli.preflight_text import print_findings, print_golds, say
 
     print_golds([(c.corpus, c.gold) for c in report.corpora])
     for corpus in report.corpora:
         print_findings(corpus)
-    say(f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}")
+    say(f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}")
     if any(c.rows.verdict for c in report.corpora):
         warn("Few rows make wrong queries win by luck; `envbuild amplify` adds rows.")

@@ -9,6 +9,7 @@ import msgspec
 
 from envbuild.cli.options import warn
 from envbuild.errors import UsageError
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.preflight.measure import MeasuredCorpus
@@ -82,7 +83,8 @@ def _said(stored: "SignalSummary", now: "SignalSummary", wanted: int | None) -> 
 
 
 def _sample(summary: "SignalSummary") -> str:
-    return f"{summary.sampled:,} questions (seed {summary.seed}, {summary.version or 'no version'})"
+    version = summary.version or "no version"
+    return f"{counted(summary.sampled, 'question')} (seed {summary.seed}, {version})"
 
 
 def _scored(

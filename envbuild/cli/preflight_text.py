@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from envbuild.cli.tables import console, draws_blocks
+from envbuild.records.counted import counted
 from envbuild.records.finding import Severity
 from envbuild.records.preflight import (
     BIN_EDGES,
@@ -70,7 +71,7 @@ def print_signal(signal: SignalSummary) -> None:
         say(cut(f"  most often unnoticed: {alive}", LINE_WIDTH))
     if signal.example is not None:
         example = signal.example
-        rows = plural(example.gold_rows, "row")
+        rows = counted(example.gold_rows, "row")
         say(cut(f"  {example.question} ({example.db_id}: {rows})", LINE_WIDTH))
         say(cut(f"    gold  {_one_line(example.gold_sql)}", LINE_WIDTH))
         say("    wrong, with the gold's result here, so paid in full:")
@@ -108,6 +109,8 @@ def print_golds(corpora: Sequence[tuple[str, GoldHealth]]) -> None:
 
 def print_findings(report: CorpusReport) -> None:
     """One corpus's findings by code, each with its first example."""
+    from envbuild.preflight.checks import EVALUATION_SEVERITIES
+
     if not report.findings:
         say(f"{report.corpus}: no findings")
         return
@@ -122,6 +125,8 @@ def print_findings(report: CorpusReport) -> None:
         example = found.examples[0]
         where = f"{example.db_id}: " if example.db_id else ""
         say(cut(f"{' ' * 11}{where}{example.message}", LINE_WIDTH))
+        if found.severity is EVALUATION_SEVERITIES.get(found.code):
+            say(f"{' ' * 11}a warning only: questions for evaluation, on which nobody is trained")
     say("")
 
 
@@ -182,11 +187,6 @@ def cut(text: str, width: int) -> str:
     """At most `width` characters on one line, with an ellipsis where something is missing."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 row`, `2 rows`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _around_change(gold: str, wrong: str, width: int) -> str:

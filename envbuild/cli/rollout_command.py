@@ -16,6 +16,7 @@ from envbuild.cli.options import (
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.environment import Environment
@@ -135,8 +136,8 @@ def rollout(
     _report(out, count, unanswered, json=json)
     if unanswered:
         warn(
-            f"{unanswered} episodes were failed by the server and are not scored; "
-            "the same command asks for them again"
+            f"the server failed {counted(unanswered, 'episode')}: not scored, and the same command "
+            "asks again"
         )
         raise typer.Exit(FINDINGS)
 
@@ -273,7 +274,7 @@ def _report(out: Path, count: int, unanswered: int, *, json: bool) -> None:
 
     rows = [(name, number, f"{number / count:.1%}") for name, number in summary.items()]
     print_table(("ended by", "episodes", "share"), rows, right=(1, 2))
-    typer.echo(f"{count} episodes, {mean:.2f} turns each, in {out}")
+    typer.echo(f"{counted(count, 'episode')}, {mean:.2f} turns each, in {out}")
     for error, number in errors.most_common(3):
         if number:
             warn(f"{number} x {error}")

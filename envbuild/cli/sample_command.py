@@ -23,6 +23,7 @@ from envbuild.cli.options import (
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample
@@ -116,7 +117,7 @@ def _show(report: SampleReport) -> None:
 def _show_sample(shown: ShownSample) -> None:
     from textwrap import fill
 
-    typer.echo(f"{shown.row_id}: {len(shown.tables)} tables (drawn {shown.target_size})")
+    typer.echo(f"{shown.row_id}: {counted(len(shown.tables), 'table')} (drawn {shown.target_size})")
     typer.echo(fill(shown.question, 79, initial_indent="  ", subsequent_indent="  "))
     typer.echo(f"  gold         {', '.join(shown.gold_tables) or '-'}")
     typer.echo(f"  distractors  {', '.join(shown.distractors) or '-'}")

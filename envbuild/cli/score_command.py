@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envbuild.cli.options import FINDINGS, JsonOption, RerunGoldsOption, print_json, warn
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
     from envbuild.records.episode import Episode
@@ -112,7 +113,7 @@ def _show(breakdowns: "list[RewardBreakdown]", played: "dict[str, Episode]") -> 
     mean = summary["mean_reward"]
     agreed = sum(b.consensus > 0 for b in breakdowns)
     typer.echo(
-        f"mean reward {mean:.3f}; {agreed} episodes have their group's consensus"
+        f"mean reward {mean:.3f}; {counted(agreed, 'episode')} with their group's consensus"
         if isinstance(mean, float)
         else "no episode could be scored"
     )

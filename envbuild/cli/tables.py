@@ -1,9 +1,16 @@
-"""Terminal tables; rich lives here. Plain when piped, never wider than the terminal."""
+"""Terminal tables; rich lives here. Plain when piped, as wide as the terminal at most.
 
+Only where the numbers alone are wider does a table go past the edge: they are never cut.
+"""
+
+import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+
+FOLDED, WIDEST = 12, 10_000
+"""Characters: the narrowest that a longer text is folded to; more than any table has."""
 
 
 def console() -> Console:
@@ -20,21 +27,35 @@ def print_table(
 ) -> None:
     """One table on stdout; `right` names the columns that hold numbers."""
     from rich import box
+    from rich.cells import cell_len
+    from rich.measure import Measurement
     from rich.text import Text
 
     # Text, not str: a cell may hold what rich would take for markup
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, header in enumerate(headers):
-        table.add_column(Text(header), justify="right" if position in right else "left")
+        widest = max((cell_len(str(row[position])) for row in rows), default=0)
+        if position in right:
+            table.add_column(Text(header), justify="right", no_wrap=True, min_width=widest)
+        else:
+            table.add_column(Text(header), overflow="fold", min_width=min(widest, FOLDED))
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     screen = console()
+    unbounded = screen.options.update(max_width=WIDEST)
+    screen.width = max(screen.width, Measurement.get(screen, unbounded, table).minimum)
     with screen.capture() as drawn:
         screen.print(table)
     lines = drawn.get().splitlines()
     if title:  # above the table, not in its width
         lines[:1] = [title]
     print("\n".join(line.rstrip() for line in lines))
+
+
+def print_wrapped(text: str) -> None:
+    """A sentence on stdout, broken between words at the terminal's width."""
+    width = console().width
+    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
 
 
 def draws_blocks() -> bool:

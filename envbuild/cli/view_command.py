@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from envbuild.cli.options import JsonOption, LimitOption, print_json, warn
+from envbuild.records.counted import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -83,4 +84,4 @@ def view(
         shown = {"episodes": len(chosen), "rows_known": len(rows), "scored": scored}
         print_json("view", {"html": str(html), **shown})
     else:
-        typer.echo(f"{len(chosen)} episodes in {html}")
+        typer.echo(f"{counted(len(chosen), 'episode')} in {html}")

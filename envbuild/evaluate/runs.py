@@ -26,6 +26,7 @@ from envbuild.io.episodes import (
 from envbuild.manifest.judging import Judging
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
+from envbuild.records.counted import counted
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.records.manifest import ManifestRow
@@ -74,7 +75,8 @@ def evaluate_episodes(
     evaluation = evaluate_answers(
         verdicts,
         name=folder.resolve().name,
-        said=f"{len(kept)} episodes of {len(chosen)} rows{_sampled(rows, episodes, chosen)}"
+        said=f"{counted(len(kept), 'episode')} of {counted(len(chosen), 'row')}"
+        + _sampled(rows, episodes, chosen)
         + (DEPENDENT if len(kept) > len({_question(one) for one in judged}) else ""),
         episodes=kept,
         judged=judged,
@@ -253,14 +255,14 @@ def _unfinished(folder: Path, episodes: Sequence[Episode]) -> list[str]:
     failed = sum(episode.ended_by is EndedBy.POLICY_ERROR for episode in episodes)
     if failed:
         said.append(
-            f"{failed} episodes ended because the policy could not go on (policy_error); "
-            "they count as wrong"
+            f"{counted(failed, 'episode')} ended because the policy could not go on "
+            "(policy_error): wrong answers"
         )
     unanswered = sum(episode.ended_by is EndedBy.SERVER_ERROR for episode in episodes)
     if unanswered:
         said.append(
-            f"{unanswered} episodes were failed by their server (server_error) and are unscored: "
-            "the same rollout command asks for them again"
+            f"the server failed {counted(unanswered, 'episode')} (server_error): unscored, and the "
+            "same rollout command asks again"
         )
     return said
 
@@ -281,7 +283,7 @@ def _left_out(
         without = {q.db_id for q in questions} - {q.db_id for q in here}
         lacking = sorted(db_id or "(no db_id)" for db_id in without)
         said.append(
-            f"{len(questions) - len(here)} questions left out: no database file for "
+            f"{counted(len(questions) - len(here), 'question')} left out: no database file for "
             f"{', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}"
         )
     if unknown:

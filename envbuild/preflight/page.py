@@ -7,6 +7,7 @@ from pathlib import Path
 from envbuild.io.files import write_text
 from envbuild.preflight.page_charts import GOLD_PARTS, gold_bar, histogram, series, signal_plot
 from envbuild.preflight.page_style import STYLE
+from envbuild.records.counted import counted
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.preflight import CorpusReport, DatabaseHealth, FindingSummary, Report
 from envbuild.records.signal import SignalSummary
@@ -50,7 +51,8 @@ def _totals(report: Report) -> str:
     golds = sum(c.gold.golds for c in report.corpora)
     databases = sum(c.rows.databases for c in report.corpora)
     return (
-        f"{databases:,} databases, {tables:,} tables, {golds:,} gold queries: "
+        f"{counted(databases, 'database')}, {counted(tables, 'table')}, "
+        f"{counted(golds, 'gold query', 'gold queries')}: "
         f"{report.errors:,} errors and {report.warnings:,} warnings."
     )
 

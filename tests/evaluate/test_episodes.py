@@ -105,7 +105,7 @@ def test_answers_that_no_call_ran_count_among_sql_that_executes(
         "last_working_query",
     ]
     assert run.evaluation.behaviour is not None
-    assert run.evaluation.said.startswith("4 episodes of 1 rows; intervals take all episodes")
+    assert run.evaluation.said.startswith("4 episodes of 1 row; intervals take all episodes")
     assert run.evaluation.behaviour.executable_sql == 0.75  # the fallback's query counts once
 
 

@@ -185,3 +185,14 @@ def test_bird_has_rows() -> None:
     run = preflight(shared_data("bird", "dev_databases"), "--json")
     rows = json.loads(run.stdout)["corpora"][0]["rows"]
     assert (run.returncode, rows["tables"], rows["rows"]) == (0, 18, 53125)
+
+
+@pytest.mark.parametrize(("split", "said"), [("dev", 1), ("train", 0)])
+def test_an_empty_gold_that_is_a_warning_only_says_why(
+    split: str, said: int, tmp_path: Path
+) -> None:
+    empty = ask("shop", "SELECT name FROM shop WHERE sold > 99", split=split)
+    build_corpus(tmp_path / "shop", {"shop": SHOP}, [empty])
+    run = preflight(tmp_path / "shop", "--signal", "off")
+    assert "empty_gold" in run.stdout
+    assert run.stdout.count("a warning only: questions for evaluation") == said
