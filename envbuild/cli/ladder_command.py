@@ -35,6 +35,7 @@ def ladder(
 
     Example: envbuild ladder manifest/ --out ladder/
     """
+    from envbuild.cli.tables import print_wrapped
     from envbuild.evaluate.runs import evaluate_ladder
     from envbuild.manifest.read import open_manifest
     from envbuild.manifest.resample import LADDER, resample_manifest, same_views
@@ -59,7 +60,7 @@ def ladder(
     for name, count in same.items():
         if count:
             both = ": one of the two rollouts tells it all" if count == rows[name] else ""
-            say = typer.echo if rungs else warn
+            say = print_wrapped if rungs else warn
             say(
                 f"{name} shows the same tables as {whole} on {count:,} of {rows[name]:,} rows{both}"
             )

@@ -150,6 +150,8 @@ def test_ladder_keeps_questions_and_golds(manifest: Path, tmp_path: Path) -> Non
     shown = runner.invoke(app, ["ladder", str(manifest), "--out", str(tmp_path)]).stdout
     assert f"plus32 shows the same tables as full on {len(opened.rows)} of" in shown
     assert "gold shows the same" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all("51.0-100.0%" in line for line in shown.splitlines() if " 100.0% " in line)
     assert [rung["name"] for rung in rungs] == ["gold", "plus32", "full"]
     assert rungs[0]["tables"] < rungs[2]["tables"]
     assert all(rung["official"]["correct"] == rung["official"]["total"] for rung in rungs)
