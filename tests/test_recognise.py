@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from envbuild.cli.app import app
 from envbuild.corpora.source import READERS, read_source
 from envbuild.corpora.synthetic.write import write_shape
-from envbuild.errors import SourceError
+from envbuild.errors import OutputError, SourceError
 from envbuild.materialize.corpus import build_corpus
 
 
@@ -64,10 +64,17 @@ def test_the_folder_above_one_source_says_which(tmp_path: Path) -> None:
 def test_two_sources_written_into_one_folder_are_refused(other: str, tmp_path: Path) -> None:
     write_shape(other, tmp_path, databases=1, seed=0)
     assert read_source(tmp_path).kind == other
-    write_shape("bird", tmp_path, databases=1, seed=0)
+    write_bird(tmp_path)
     with pytest.raises(SourceError, match=r"several sources: .*\(BIRD\)"):
         read_source(tmp_path)
     assert read_source(tmp_path, "bird").kind == "bird"  # the operator has said which
+
+
+def test_a_second_synthetic_source_wants_a_folder_of_its_own(tmp_path: Path) -> None:
+    write_shape("sqale", tmp_path, databases=1, seed=0)
+    write_shape("sqale", tmp_path, databases=1, seed=0)
+    with pytest.raises(OutputError, match="holds a source already, read as sqale"):
+        write_shape("bird", tmp_path, databases=1, seed=0)
 
 
 def test_bird_reads_the_questions_beside_its_databases_alone(tmp_path: Path) -> None:

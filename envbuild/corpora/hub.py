@@ -29,7 +29,7 @@ def read(path: str, *, split: str | None = None) -> Source:
 
 def _fetch(name: str, revision: str | None) -> str:
     """The folder of the snapshot; its name is the commit."""
-    hub = _hub()
+    hub = _hub(name)
     asked: dict[str, Any] = {"repo_type": "dataset", "allow_patterns": _PATTERNS}
     if revision:
         asked["revision"] = revision
@@ -38,18 +38,26 @@ def _fetch(name: str, revision: str | None) -> str:
     except Exception as e:
         pinned = revision or "REVISION"
         raise SourceError(
-            f"cannot get {name} from the hub ({type(e).__name__}); on a machine with a network run "
+            f"{_no_folder(name)}the hub does not give {name} ({type(e).__name__}); on a machine "
+            f"with a network run "
             f"`hf download {name} --repo-type dataset --revision {pinned} --local-dir FOLDER` "
             f"and give FOLDER here instead"
         ) from e
 
 
-def _hub() -> Any:
+def _hub(name: str) -> Any:
     try:
         import datasets  # noqa: F401 - what the extra installs; it brings huggingface_hub
         import huggingface_hub
     except ModuleNotFoundError as e:
         raise MissingDependencyError(
-            "reading from the hub", "datasets", "pip install '.[hub]' in a checkout"
+            f"{_no_folder(name)}reading {name} from the hub",
+            "datasets",
+            "pip install '.[hub]' in a checkout",
         ) from e
     return huggingface_hub
+
+
+def _no_folder(name: str) -> str:
+    """A path with a slip in it looks like an id: what was looked for first is said first."""
+    return "" if Path(name).exists() else f"there is no folder {name} here; "
