@@ -153,7 +153,9 @@ def test_another_configuration_is_refused_by_name(tmp_path: Path) -> None:
     source = write_records(tmp_path / "shops.jsonl", many_records(3))
     build(source, tmp_path / "out", workers=1)
     assert build(source, tmp_path / "out", workers=1).resumed
-    with pytest.raises(ConfigurationError, match=r"options\.limit \(None then, 2 now\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"holds a corpus made .*--limit \(None then, 2 now\)"
+    ):
         build(source, tmp_path / "out", workers=1, limit=2)
     write_records(source, many_records(4))
     with pytest.raises(ConfigurationError, match=r"source\..*shops\.jsonl"):

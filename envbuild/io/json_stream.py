@@ -197,7 +197,8 @@ def _iter_lines(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:
         try:
             yield decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-            raise SourceError(f"{path}, line {number}: {e}") from None
+            wanted = "; wanted is an array of records, or a record a line" if number == 1 else ""
+            raise SourceError(f"{path}, line {number}: {e}{wanted}") from None
 
 
 def _mend(buffer: bytearray, held: int, *, whole: bool) -> None:

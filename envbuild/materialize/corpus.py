@@ -172,15 +172,17 @@ def _compare(before: dict[str, Any], now: dict[str, Any], root: Path) -> None:
         if key == "shards" and "counts" in before:
             continue  # a finished corpus does not show how it was cut
         if isinstance(value, dict) and isinstance(old, dict):
+            typed = "--" if key == "options" else f"{key}."
             differing += [
-                f"{key}.{inner} ({old.get(inner)!r} then, {value.get(inner)!r} now)"
+                f"{typed}{inner} ({old.get(inner)!r} then, {value.get(inner)!r} now)"
                 for inner in sorted(value.keys() | old.keys())
                 if value.get(inner) != old.get(inner)
             ]
         elif value != old:
             differing.append(f"{key} ({old!r} then, {value!r} now)")
     if differing:
+        made = "holds a corpus made" if "counts" in before else "was begun"
         raise ConfigurationError(
-            f"{root} was begun under another configuration: {'; '.join(differing)}; "
+            f"{root} {made} with another configuration: {'; '.join(differing)}; "
             "choose another --out or --name, or remove that folder"
         )

@@ -72,6 +72,7 @@ def test_lines_with_a_mark_and_carriage_returns(tmp_path: Path) -> None:
         ('[{"n": 1}, {"n": "x"}]', r"Expected `int`"),
         ("[1, 2]", "malformed"),
         ("hello", "line 1"),
+        ('{\n  "n": 1\n}\n', "line 1: .*wanted is an array of records, or a record a line"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, content: str, said: str) -> None:
