@@ -55,7 +55,11 @@ def bench(
             heads,
             [[_figure(line.get(head, "")) for head in heads] for line in lines],
             title=name,
-            right=range(1, len(heads)),
+            right=[
+                place
+                for place, head in enumerate(heads)
+                if not any(isinstance(line.get(head), str) for line in lines)
+            ],
         )
 
 
