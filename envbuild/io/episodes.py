@@ -21,9 +21,9 @@ from types import TracebackType
 
 import msgspec
 
-from envbuild.errors import ConfigurationError, CorpusFolderError, StateError
+from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError, StateError
 from envbuild.io.files import write_bytes, writing
-from envbuild.io.locks import WriterLock
+from envbuild.io.locks import WriterLock, stands_at
 from envbuild.io.parquet import arrow_schema, iter_records, write_records
 from envbuild.records.episode import EndedBy, Episode
 
@@ -64,9 +64,9 @@ class EpisodeJournal:
         self._made = not self.folder.exists()
         self._lock = WriterLock(self.folder / LOCK, of=self.folder)
         try:
-            self._check_configuration()
             for episode in iter_episodes(self.folder, empty=True):
                 self._note(episode)
+            self._check_configuration()
             with writing(self.folder):
                 _drop_torn_line(self.folder / JOURNAL)
                 self._stream = (self.folder / JOURNAL).open("ab")
@@ -77,7 +77,8 @@ class EpisodeJournal:
     def add(self, episode: Episode) -> None:
         """Keeps one finished episode; it is on the disk when this returns.
 
-        Raises StateError in a forked child, and once it is closed.
+        Raises StateError in a forked child, and once it is closed, and OutputError where the folder
+        was removed meanwhile.
         """
         self._check_held()
         with writing(self.folder / JOURNAL):
@@ -89,7 +90,7 @@ class EpisodeJournal:
     def seal(self) -> int:
         """Writes episodes.parquet and the index, drops the journal; returns the episode count.
 
-        Nothing can be added afterwards. Raises StateError as `add` does.
+        Nothing can be added afterwards. Raises as `add` does.
         """
         self._check_held()
         self._stream.close()
@@ -109,7 +110,7 @@ class EpisodeJournal:
         self._stream.close()
         if not self._lock.held:
             return
-        empty = not (self.finished or self.unanswered or (self.folder / INDEX).exists())
+        empty = not self._keeps_any()
         if self._made and empty:
             (self.folder / JOURNAL).unlink(missing_ok=True)
             (self.folder / BEGUN).unlink(missing_ok=True)
@@ -132,6 +133,14 @@ class EpisodeJournal:
     def _check_held(self) -> None:
         if not self._lock.held:
             raise StateError(f"{self.folder} is not this journal's any more: open it anew")
+        if not (self._lock.stands and stands_at(self._stream.fileno(), self.folder / JOURNAL)):
+            raise OutputError(
+                f"{self.folder} was removed or replaced while it was written: what this run had "
+                "kept there is gone with it, so roll out again"
+            )
+
+    def _keeps_any(self) -> bool:
+        return bool(self.finished or self.unanswered or (self.folder / INDEX).exists())
 
     def _note(self, episode: Episode) -> None:
         if episode.ended_by is EndedBy.SERVER_ERROR:
@@ -143,7 +152,7 @@ class EpisodeJournal:
     def _check_configuration(self) -> None:
         earlier = read_configuration(self.folder)
         own = msgspec.json.decode(msgspec.json.encode(self.configuration), type=dict[str, object])
-        if earlier is None:
+        if earlier is None or not self._keeps_any():
             write_bytes(self.folder / BEGUN, msgspec.json.encode(own))
             return
         different = [

@@ -22,12 +22,15 @@ _WITHOUT_LOCKS = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK))
 
 
 @contextmanager
-def only_writer(folder: Path, *, file: str = "lock", of: Path | None = None) -> Iterator[None]:
+def only_writer(
+    folder: Path, *, file: str = "lock", of: Path | None = None, shared: bool = False
+) -> Iterator[None]:
     """Keeps `folder` for this process until the block ends or the process dies.
 
-    `of`: what an operator calls that folder. Raises OutputError where another one has it.
+    `of`: what an operator calls that folder. `shared`: with others that share it, as shards do.
+    Raises OutputError where another one has it.
     """
-    lock = WriterLock(folder / file, of=of or folder)
+    lock = WriterLock(folder / file, of=of or folder, shared=shared)
     try:
         yield
     finally:
@@ -37,14 +40,16 @@ def only_writer(folder: Path, *, file: str = "lock", of: Path | None = None) -> 
 class WriterLock:
     """Held from its making until `release`, or until this process ends."""
 
-    def __init__(self, path: Path, *, of: Path) -> None:
+    def __init__(self, path: Path, *, of: Path, shared: bool = False) -> None:
         """Locks the file at `path`, made where it is not there, as its folder is.
 
-        Raises OutputError, naming the folder `of`, where another lock on it is held.
+        Raises OutputError, naming the folder `of`, where another lock on it is held; of `shared`
+        ones there may be many.
         """
         self.path = path
+        self._shared = shared
         with writing(path):
-            self._descriptor = _open_locked(path)
+            self._descriptor = _open_locked(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         if self._descriptor is None:
             raise OutputError(f"another run is writing {of}: wait for it, or choose another --out")
         _held.add(self)
@@ -54,11 +59,17 @@ class WriterLock:
         """False once released, and in a forked child."""
         return self._descriptor is not None
 
+    @property
+    def stands(self) -> bool:
+        """Whether it is held, and its file is still the one at its path: the folder is there."""
+        return self._descriptor is not None and stands_at(self._descriptor, self.path)
+
     def release(self) -> None:
-        """Lets the next one in; the file goes too."""
+        """Lets the next one in; the file goes too, unless it was shared."""
         if self._descriptor is not None:
-            with suppress(OSError):  # while it is still held: nobody else's is removed
-                self.path.unlink()
+            if self.stands and not self._shared:
+                with suppress(OSError):  # while it is still held: nobody else's is removed
+                    self.path.unlink()
             self.drop()
 
     def drop(self) -> None:
@@ -72,13 +83,21 @@ class WriterLock:
             self.drop()
 
 
-def _open_locked(path: Path) -> int | None:
+def stands_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one at this path, and not one that was removed."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _open_locked(path: Path, kind: int) -> int | None:
     """A descriptor of the file that stands at `path`, locked; None where another has it."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             return None
@@ -90,16 +109,9 @@ def _open_locked(path: Path) -> int | None:
                 f"{path.parent} has no locks: nothing keeps a second run out of it", stacklevel=2
             )
             return descriptor
-        if _stands_at(descriptor, path):
+        if stands_at(descriptor, path):
             return descriptor
         os.close(descriptor)  # its holder removed it meanwhile: another may stand there by now
-
-
-def _stands_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 _held: "weakref.WeakSet[WriterLock]" = weakref.WeakSet()

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,18 @@ import msgspec
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
-from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
+from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.io.files import write_bytes, writing
 from envbuild.io.locks import only_writer
-from envbuild.manifest.hand_out import hand_out_questions, remove_questions
-from envbuild.manifest.layout import (
-    FORMAT,
-    GOLD_FILE,
-    INDEX_FILE,
-    PARTS_FOLDER,
-    REJECTS_FILE,
-    ROWS_FILE,
-    VARIANTS_FILE,
+from envbuild.manifest.configuration import (
+    BEGUN_FILE,
+    check_same,
+    read_begun,
+    read_index,
+    remove_other,
 )
+from envbuild.manifest.hand_out import hand_out_questions, remove_questions
+from envbuild.manifest.layout import FORMAT, INDEX_FILE, LOCK_FILE, PARTS_FOLDER
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, plan_parts
@@ -34,8 +32,6 @@ from envbuild.manifest.settings import (
     configuration_of,
 )
 from envbuild.sql.connect import VERSIONS
-
-_CONFIGURATION = "configuration.json"
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,16 +76,20 @@ def build_manifest(
         raise UsageError("a manifest with hidden variants needs a function that makes them")
     check_names(corpora)
     check_styles(settings, corpora)
+    if replace and shard is not None:
+        raise UsageError("--replace goes without --shard: other shards may be building there")
     configuration = configuration_of(settings, corpora)
-    if replace:
-        remove_other(out, configuration)
-    if (out / INDEX_FILE).is_file():
+    if not replace and (out / INDEX_FILE).is_file():
         return _read_complete(out, configuration)
     folder = out / PARTS_FOLDER
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     # shards build side by side; two whole runs would remove each other's parts
-    with only_writer(folder, of=out) if shard is None else nullcontext():
+    with only_writer(folder, file=LOCK_FILE, of=out, shared=shard is not None):
+        if replace:
+            remove_other(out, configuration)
+            if (out / INDEX_FILE).is_file():
+                return _read_complete(out, configuration)
         _begin(folder, configuration)
         parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
         if not parts:
@@ -130,70 +130,10 @@ def _workers(workers: int | None, wanted: list[Part]) -> int | None:
 
 def _begin(folder: Path, configuration: dict[str, Any]) -> None:
     """Writes down what the parts are made with, or compares it with what they were made with."""
-    file = folder / _CONFIGURATION
-    if file.is_file():
-        before = msgspec.json.decode(file.read_bytes())
-        _compare(before, configuration, f"{folder.parent} was begun with")
+    if (before := read_begun(folder)) is not None:
+        check_same(before, configuration, f"{folder.parent} was begun with")
     else:
-        write_bytes(file, msgspec.json.encode(configuration))
-
-
-def remove_other(out: Path, configuration: dict[str, Any]) -> None:
-    """Removes the manifest in `out`, or a build of one, that was made with another configuration.
-
-    Anything else in the folder stays.
-    """
-    index, begun = out / INDEX_FILE, out / PARTS_FOLDER / _CONFIGURATION
-    with writing(out):
-        if begun.is_file() and _differences(msgspec.json.decode(begun.read_bytes()), configuration):
-            shutil.rmtree(out / PARTS_FOLDER)
-        if index.is_file():
-            found = msgspec.json.decode(index.read_bytes(), type=dict[str, Any])
-            if found.get("format") == FORMAT and _differences(
-                found["configuration"], configuration
-            ):
-                index.unlink()  # first: without it the folder does not claim to be complete
-                for file in (ROWS_FILE, GOLD_FILE, REJECTS_FILE, VARIANTS_FILE):
-                    (out / file).unlink(missing_ok=True)
-
-
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Which entries of two configurations are not the same, sorted."""
-    now = msgspec.json.decode(msgspec.json.encode(now))
-    flat_before, flat_now = dict(_flatten(before)), dict(_flatten(now))
-    return sorted(
-        key
-        for key in flat_before.keys() | flat_now.keys()
-        if flat_before.get(key) != flat_now.get(key)
-    )
-
-
-def _compare(before: dict[str, Any], now: dict[str, Any], opening: str) -> None:
-    different = dict.fromkeys(map(_typed, _differences(before, now)))
-    if different:
-        raise ConfigurationError(
-            f"{opening} another {', '.join(different)}: "
-            "choose another --out, or build it anew with --replace"
-        )
-
-
-def _typed(key: str) -> str:
-    """An entry of the configuration as the operator knows it: an option, or a corpus's file."""
-    section, _, name = key.partition(".")
-    if section == "settings":
-        option = "tables" if name in ("smallest", "largest") else name.replace("_", "-")
-        return f"limit of a gold query ({name})" if "." in name else f"--{option}"
-    return f"{name.replace('.', '/', 1)}" if section == "corpora" else f"{section} version"
-
-
-def _flatten(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    if not isinstance(values, dict):
-        return [(prefix, values)]
-    return [
-        pair
-        for key, value in sorted(values.items())
-        for pair in _flatten(value, f"{prefix}.{key}" if prefix else str(key))
-    ]
+        write_bytes(folder / BEGUN_FILE, msgspec.json.encode(configuration))
 
 
 def _read_counts(part: Part) -> PartCounts:
@@ -201,13 +141,8 @@ def _read_counts(part: Part) -> PartCounts:
 
 
 def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
-    index = msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=dict[str, Any])
-    if index.get("format") != FORMAT:
-        raise ConfigurationError(
-            f"{out / INDEX_FILE} has format {index.get('format')!r}, not {FORMAT}: "
-            "choose another --out"
-        )
-    _compare(index["configuration"], configuration, f"{out} holds a manifest made with")
+    index = read_index(out)
+    check_same(index["configuration"], configuration, f"{out} holds a manifest made with")
     shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
     counts = msgspec.convert(index["counts"], ManifestCounts, strict=False)
     return Built(out=out, counts=counts, parts=index["parts"], parts_done=index["parts"])

@@ -19,6 +19,8 @@ INDEX_FILE = "manifest.json"
 """Written last: its presence means that the folder is complete."""
 PARTS_FOLDER = ".parts"
 """What a build that has not ended keeps in the folder."""
+LOCK_FILE = "lock"
+"""In it: held by the processes that build."""
 
 ROW_SCHEMA: pa.Schema = arrow_schema(
     ManifestRow,

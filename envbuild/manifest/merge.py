@@ -62,6 +62,8 @@ def write_manifest(out: Path, parts: list[Part]) -> None:
         made = (batch for part in parts for batch in iter_batches(part.file("variants")))
         grouped = regroup(made, rows=VARIANT_GROUP_ROWS, size=GOLD_GROUP_BYTES)
         write_batches(out / VARIANTS_FILE, grouped, VARIANT_SCHEMA)
+    else:  # an earlier manifest's, left by a kill
+        (out / VARIANTS_FILE).unlink(missing_ok=True)
 
 
 def add_up(counts: Iterable[PartCounts]) -> ManifestCounts:

@@ -75,7 +75,7 @@ async def run_rollouts(
         for _ in workers:
             while (episode := await finished.get()) is not None:
                 yield episode
-            _raise_first(workers)
+            _raise_first(workers, kept=len(journal.finished))
         await asyncio.gather(*workers)
     finally:
         for worker in workers:
@@ -128,13 +128,13 @@ async def _play(
             on_turn(episode.episode_id, request, found.text, observation)
 
 
-def _raise_first(workers: Sequence["asyncio.Task[None]"]) -> None:
+def _raise_first(workers: Sequence["asyncio.Task[None]"], *, kept: int) -> None:
     """Raises what a finished worker raised."""
     for worker in workers:
         if worker.done() and not worker.cancelled() and (error := worker.exception()):
-            if isinstance(error, ServerUnreachableError):
-                kept = "finished episodes are kept: the same command goes on from them"
-                raise ServerUnreachableError(f"{error}; {kept}") from error
+            if kept and isinstance(error, ServerUnreachableError):
+                goes_on = "finished episodes are kept: the same command goes on from them"
+                raise ServerUnreachableError(f"{error}; {goes_on}") from error
             raise error
 
 

@@ -1,6 +1,8 @@
 """The episodes folder survives a kill, resumes, and reads back what was written."""
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -88,7 +90,8 @@ def test_a_second_writer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_refused_configuration_leaves_the_folder_free(tmp_path: Path) -> None:
-    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        journal.add(episode("a/0"))
     with pytest.raises(ConfigurationError, match="another model"):
         EpisodeJournal(tmp_path, configuration=CONFIGURATION | {"model": "n"})
     EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
@@ -130,10 +133,42 @@ def test_a_resume_adds_to_a_sealed_folder(tmp_path: Path) -> None:
 
 
 def test_another_configuration_is_refused_by_key(tmp_path: Path) -> None:
-    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
-    assert (tmp_path / JOURNAL).exists()
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        journal.add(episode("a/0"))
     with pytest.raises(ConfigurationError, match="another seed"):
         EpisodeJournal(tmp_path, configuration={"model": "m", "seed": 1})
+
+
+def test_a_folder_in_which_nothing_was_kept_takes_any_configuration(tmp_path: Path) -> None:
+    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
+    assert (tmp_path / JOURNAL).exists()
+    other = CONFIGURATION | {"model": "n"}
+    with EpisodeJournal(tmp_path, configuration=other) as journal:
+        journal.add(episode("a/0"))
+        journal.seal()
+    assert read_index(tmp_path).configuration == other
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_folder_that_goes_while_it_is_written_is_said(tmp_path: Path, replaced: bool) -> None:
+    folder = tmp_path / "episodes"
+    journal = EpisodeJournal(folder, configuration=CONFIGURATION)
+    journal.add(episode("a/0"))
+    shutil.rmtree(folder)
+    with contextlib.ExitStack() as stack:
+        if replaced:
+            other = stack.enter_context(EpisodeJournal(folder, configuration=CONFIGURATION))
+            other.add(episode("b/0"))
+        for late in (lambda: journal.add(episode("c/0")), journal.seal):
+            with pytest.raises(OutputError, match="removed or replaced while it was written"):
+                late()
+        journal.close()
+        if replaced:
+            other.add(episode("d/0"))
+            assert other.seal() == 2
+            assert [e.episode_id for e in iter_episodes(folder)] == ["b/0", "d/0"]
+        else:
+            assert not folder.exists()
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:

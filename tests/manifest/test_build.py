@@ -14,7 +14,13 @@ from typer.testing import CliRunner
 from envbuild.buckets.run import bucket_corpora
 from envbuild.cli.app import app
 from envbuild.corpora.folder import CorpusFolder, open_corpora
-from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError, UsageError
+from envbuild.errors import (
+    ConfigurationError,
+    CorpusFolderError,
+    OutputError,
+    UnknownNameError,
+    UsageError,
+)
 from envbuild.io.parquet import arrow_schema, read_records, write_records
 from envbuild.manifest import parts as parts_module
 from envbuild.manifest.build import build_manifest
@@ -209,6 +215,57 @@ def test_another_configuration_is_refused_naming_what_differs(
     bucket_corpora(corpora)
     with pytest.raises(ConfigurationError, match=r"made with another b/buckets\.parquet"):
         build(corpora, out)
+
+
+def test_replace_takes_away_another_manifest_and_nothing_else(
+    corpora: Path, tmp_path: Path
+) -> None:
+    fresh = build(corpora, tmp_path / "fresh", seed=1)
+    out = build(corpora, tmp_path / "out")
+    (out / "notes.txt").write_text("mine")
+    (out / "variants.parquet").write_bytes(b"of a manifest whose removal a kill cut short")
+    settings = ManifestSettings(smallest=1, largest=3, seed=1)
+    build_manifest(open_corpora(corpora), out, replace=True, settings=settings, workers=1)
+    assert bytes_of(out) == bytes_of(fresh)
+    assert (out / "notes.txt").read_text() == "mine"
+    (out / "variants.parquet").write_bytes(b"of one that was made with variants")
+    (out / "manifest.json").unlink()
+    build_manifest(open_corpora(corpora), out, settings=settings, workers=1)
+    assert not (out / "variants.parquet").exists()
+    for written in (b"[]", b"no json", b'{"format": "envbuild.manifest/1"}'):
+        (out / "manifest.json").write_bytes(written)
+        for replace in (True, False):
+            with pytest.raises(ConfigurationError, match=r"manifest\.json is no manifest's"):
+                build_manifest(
+                    open_corpora(corpora), out, replace=replace, settings=settings, workers=1
+                )
+        assert (out / "manifest.json").read_bytes() == written
+
+
+@pytest.mark.usefixtures("many_parts")
+@pytest.mark.parametrize("shard", [None, (0, 2)])
+def test_nothing_is_replaced_under_a_build_in_progress(
+    corpora: Path, tmp_path: Path, shard: tuple[int, int] | None
+) -> None:
+    out = tmp_path / "out"
+    begun: list[str] = []
+
+    def replace(done: int, parts: int) -> None:
+        with pytest.raises(OutputError, match=f"another run is writing {out}"):
+            build_manifest(
+                open_corpora(corpora), out, settings=ManifestSettings(seed=2), replace=True
+            )
+        begun.append("refused")
+
+    build_manifest(
+        open_corpora(corpora), out, settings=ManifestSettings(), shard=shard, watch=replace
+    )
+    build_manifest(open_corpora(corpora), out, settings=ManifestSettings())
+    assert begun and len(open_manifest(out).row_ids)
+    with pytest.raises(UsageError, match="without --shard"):
+        build_manifest(
+            open_corpora(corpora), out, settings=ManifestSettings(), shard=(0, 2), replace=True
+        )
 
 
 def test_seeds_change_samples_and_hash_seeds_and_workers_do_not(

@@ -273,7 +273,7 @@ def test_what_only_the_operator_can_mend_is_a_sentence(manifest: Path, tmp_path:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cases = [
-        (f"http://127.0.0.1:{port}/v1", "oracle", "finished episodes are kept"),
+        (f"http://127.0.0.1:{port}/v1", "oracle", "no server at"),
     ]
     server = PolicyServer(manifest)
     with server as base_url:

@@ -178,6 +178,18 @@ THROUGH_VIEWS = [
 ]
 
 
+def test_the_share_through_a_view_hangs_on_no_earlier_query() -> None:
+    names = tuple(f"v{n}" for n in range(200))
+    below = ("orders", *names)
+    views = tuple(
+        f"CREATE VIEW {name} AS SELECT customer_id FROM {below[n]}" for n, name in enumerate(names)
+    )
+    through = "SELECT * FROM v{} v JOIN customers c ON v.customer_id = c.id"
+    schema = msgspec.structs.replace(SHOP, views=names, view_sql=views)
+    join_share(through.format(199), schema)
+    assert [join_share(through.format(n), schema) for n in (0, 20, 40)] == [1.0] * 3
+
+
 @pytest.mark.parametrize(("sql", "share"), THROUGH_VIEWS)
 def test_a_views_column_stands_for_the_base_column(sql: str, share: float) -> None:
     names = tuple(view.split()[2] for view in VIEWS)

@@ -38,6 +38,7 @@ def count_joins_in_tree(sql: str, columns: SchemaColumns) -> tuple[int, int] | N
     tree = parse_statement(sql)
     if tree is None:
         return None
+    columns.read_views()
     try:
         joins = along_keys = 0
         for sources, equalities in _from_clauses(tree, Tracing(columns)):

@@ -39,7 +39,7 @@ class SchemaColumns:
             between = (fold_name(edge.child), fold_name(edge.parent))
             self.foreign_keys[between].append(set(zip(*sides, strict=True)))
         self.view_sql = dict(zip(map(fold_name, schema.views), schema.view_sql, strict=False))
-        self._views: dict[str, DeclaredView | None] = {}
+        self._views: dict[str, DeclaredView | None] | None = None
 
     def column(self, table: str, name: str) -> str | None:
         """The table's column of this name (`rowid` is its single primary key), or None."""
@@ -48,11 +48,14 @@ class SchemaColumns:
         return self.integer_keys.get(table) if name in _ROWID else None
 
     def view(self, name: str) -> DeclaredView | None:
-        """The view of this folded name, read at its first use; None where there is none to read."""
-        if name not in self._views:
-            sql = self.view_sql.get(name)
-            self._views[name] = _read_view(sql) if sql else None
-        return self._views[name]
+        """The view of this folded name; None where there is none, or none to read."""
+        return self.read_views().get(name)
+
+    def read_views(self) -> dict[str, DeclaredView | None]:
+        """All views, read at once: deep inside another's tracing there may be no stack for it."""
+        if self._views is None:
+            self._views = {name: _read_view(sql) for name, sql in self.view_sql.items() if sql}
+        return self._views
 
 
 _KEPT = 8
