@@ -17,13 +17,14 @@ from typing import Any
 
 import msgspec
 
-from envbuild.episode.chat import Tokenizer
+from envbuild.episode.chat import Tokenizer, cut_at_stop, opens_thinking
 from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.final import final_sql
 from envbuild.episode.gate import gate_probability
 from envbuild.episode.parse import parse_completion
 from envbuild.episode.presets import check_settings, load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
+from envbuild.episode.render import storable
 from envbuild.episode.running import QWEN
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
@@ -193,7 +194,9 @@ class Environment:
     def read_answer(self, row: ManifestRow | str, completion: str) -> str:
         """The SQL of a completion, read as a row's final turn; empty where there is none."""
         with closing(self._open_view(self.row(row))) as database:
-            return final_sql(parse_completion(completion), Toolbox(database, self.settings).prepare)
+            said, _ = cut_at_stop(self.chat, storable(completion))
+            parsed = parse_completion(said, opened_thinking=opens_thinking(self.chat))
+            return storable(final_sql(parsed, Toolbox(database, self.settings).prepare))
 
     def renew_locks(self) -> None:
         """For a forked child: another thread of the parent may have been reading."""

@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
-from envbuild.records.episode import Episode, EpisodeSettings
+from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings
 from envbuild.records.reward import RewardSettings, Tier
 from envbuild.reward import gold as reward_gold
 from envbuild.testing.policies import POLICIES, hacks, make_policy
@@ -135,6 +135,24 @@ def test_noise_never_breaks_an_episode(env: Environment) -> None:
         assert env.score(done).reward in (0.0, 1.0)
     first, second = (act(env, "noisy", "music/music/2") for _ in range(2))
     assert msgspec.structs.replace(first, seconds=0) == msgspec.structs.replace(second, seconds=0)
+
+
+def test_a_completion_is_read_as_a_final_turn(manifest: Path) -> None:
+    sql = QUESTIONS[0].gold
+    for opening in ("", "<think>\n"):
+        chat = ChatFormat(assistant_opening=opening)
+        env = Environment.open(manifest, chat=chat, settings=EpisodeSettings(tool_turns=1))
+        row = env.manifest.rows[0]
+        for said in (
+            sql,
+            f"It's\n\n{sql}",
+            f"SELECT 5 or</think>{sql}",
+            f"{sql}{chat.stop[0]}SELECT 5",
+        ):
+            env.reset(row)
+            env.step("nothing yet</think>")
+            env.step(said)
+            assert env.read_answer(row, said) == env.episode().sql, (opening, said)
 
 
 def test_an_unknown_policy_is_named(env: Environment) -> None:

@@ -8,6 +8,7 @@ forge a delimiter: where it holds one, a blank breaks it up.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from envbuild.episode.parse import OPEN
 from envbuild.records.episode import ChatFormat
 
 
@@ -50,6 +51,11 @@ def render_prompt(chat: ChatFormat, *, system: str, user: str) -> str:
 def render_observation(chat: ChatFormat, observation: str) -> str:
     """What follows a closed completion: the observation as a user message, the next turn opened."""
     return "\n" + _message(chat, chat.user_role, observation) + _opening(chat)
+
+
+def opens_thinking(chat: ChatFormat) -> bool:
+    """Whether an assistant's message starts inside its `<think>` block."""
+    return chat.assistant_opening.strip().endswith(OPEN)
 
 
 def cut_at_stop(chat: ChatFormat, completion: str) -> tuple[str, str]:

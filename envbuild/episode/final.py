@@ -13,12 +13,10 @@ import msgspec
 
 from envbuild.episode.parse import Parsed, parse_completion
 from envbuild.episode.readings import Reading, iter_readings, starts_statement
-from envbuild.episode.shield import PREPARED, Prepare, shielded, unshielded
+from envbuild.episode.shield import Shielded, shielded
+from envbuild.episode.tries import Prepare, Tries, prepares
 from envbuild.episode.wrapped import unwrapped
-from envbuild.records.execution import Outcome, QueryResult
-
-MOST_PREPARED = 64
-"""Readings of one completion that are tried."""
+from envbuild.records.execution import Outcome
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -37,21 +35,24 @@ def final_sql(parsed: Parsed, prepare: Prepare) -> str:
     prepares; else the first announced one that parses; else what stands in a fence or at a line's
     start as it is.
     """
-    hidden = shielded(parsed.written, prepare)
-    text = (parsed if hidden is None else parse_completion(hidden)).answer.strip()
-    search = _Search(prepare)
+    tries = Tries(prepare)
+    shield = shielded(parsed.written, tries)
+    text = (parse_completion(shield.text) if shield.block else parsed).answer.strip()
+    search = _Search(tries)
     inside = unwrapped(text)
     best = Answer()
     for submitted in inside.submitted:
         alone = not inside.others and not next(iter_readings(inside.outside), None)
-        found = search.answer(_as_a_whole(submitted), alone=alone)
+        found = search.inside(shield.shown(submitted), alone=alone)
         if found.prepares or found.parses or (alone and found.sql):
             return found.sql
-        best = best if best.sql else found if found.sql else Answer(unshielded(submitted.strip()))
+        best = best if best.sql else found if found.sql else Answer(shield.shown(submitted.strip()))
     alone = not inside.submitted and not inside.others
     for number, said in enumerate((inside.outside, *inside.others)):
-        readings = iter_readings(said) if number == 0 else _as_a_whole(said)
-        found = search.answer(readings, alone=alone)
+        if number == 0:
+            found = search.answer(iter_readings(said), shield, alone=alone)
+        else:
+            found = search.inside(shield.shown(said), alone=alone)
         if found.prepares:
             return found.sql
         if (found.parses and not best.parses) or not best.sql:
@@ -59,45 +60,40 @@ def final_sql(parsed: Parsed, prepare: Prepare) -> str:
     return best.sql
 
 
-def _as_a_whole(text: str) -> Iterator[Reading]:
-    """A text from inside an object: it is the statement, or holds it."""
-    if starts_statement(text):
-        yield Reading(text.strip(), 0, len(text), certain=True)
-    else:
-        yield from iter_readings(text.strip())
-
-
 class _Search:
-    """Looks for what prepares, with a bound on how often that is tried."""
+    """Looks for what prepares."""
 
-    def __init__(self, prepare: Prepare) -> None:
-        self._prepare = prepare
-        self._left = MOST_PREPARED
+    def __init__(self, tries: Tries) -> None:
+        self._tries = tries
 
-    def answer(self, readings: Iterator[Reading], *, alone: bool) -> Answer:
+    def inside(self, text: str, *, alone: bool) -> Answer:
+        """What a text from inside an object comes to: it is the statement, or holds it."""
+        if starts_statement(text):
+            whole = Reading(text.strip(), 0, len(text), certain=True)
+            return self.answer(iter((whole,)), Shielded(text), alone=alone)
+        shield = shielded(text.strip(), self._tries)
+        return self.answer(iter_readings(shield.text), shield, alone=alone)
+
+    def answer(self, readings: Iterator[Reading], shield: Shielded, *, alone: bool) -> Answer:
         """The reading that is meant. `alone`: no other text could be."""
         first, second = next(readings, None), next(readings, None)
         if alone and first and first.certain and second is None:
             # It is run in any case: preparing it first would tell nothing.
-            return Answer(unshielded(first.sql), prepares=True)
+            return Answer(shield.shown(first.sql), prepares=True)
         parses = certain = ""
         whole = range(0)
         for reading in chain(filter(None, (first, second)), readings):
             if reading.start in whole:
                 continue  # a part of a whole statement is not what was meant
-            result = self._tried(reading.sql)
+            result = self._tries.prepare(shield.shown(reading.sql))
             if result is None:
                 break
-            if result.outcome in PREPARED:
-                return Answer(unshielded(reading.sql), prepares=True)
+            if prepares(result):
+                return Answer(shield.shown(reading.sql), prepares=True)
             if reading.certain and result.outcome is Outcome.INVALID:
                 # Several statements: none of them is more meant than the others.
-                return Answer(unshielded(reading.sql), prepares=True)
+                return Answer(shield.shown(reading.sql), prepares=True)
             certain = certain or (reading.sql if reading.certain else "")
             if not parses and result.parsed and reading.announced:
                 parses, whole = reading.sql, range(reading.start, reading.end)
-        return Answer(unshielded(parses or certain), parses=bool(parses))
-
-    def _tried(self, sql: str) -> QueryResult | None:
-        self._left -= 1
-        return self._prepare(unshielded(sql)) if self._left >= 0 else None
+        return Answer(shield.shown(parses or certain), parses=bool(parses))

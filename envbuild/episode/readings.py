@@ -11,7 +11,8 @@ from itertools import chain, islice, pairwise
 
 import msgspec
 
-from envbuild.sql.text.tokens import Kind, iter_code, iter_tokens
+from envbuild.episode.objects import UnreadableError, read_json
+from envbuild.sql.text.tokens import Kind, Token, iter_code, iter_tokens
 
 MOST_PLACES = 48
 """Places of one text that are read."""
@@ -37,10 +38,10 @@ _OPENED = re.compile(r"(?:\\?\b\w*[({\[]\s*|[({\[]\s*)+\Z")
 _LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:sql\s*:\s*)?\Z", re.IGNORECASE)
 _ANNOUNCED = re.compile(r"[:>=`\"'*$“‘«]\s*\Z")
 _JSON_STRING = re.compile(r"(?:[^\"\\]|\\.)*", re.DOTALL)
-_JSON_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_JSON_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r"}
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_JSON_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.", re.DOTALL)
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _CLOSING_TAG = re.compile(r"</\w")
+_MOST_COMMENTS = 8
 _BEFORE = 100
 """Characters before a place that tell what it stands behind."""
 _WRAPPERS = {
@@ -99,10 +100,28 @@ def starts_statement(text: str) -> bool:
 def iter_ends(text: str, place: int) -> Iterator[int]:
     """Where a statement that starts at `place` may end: at the mark that closes the one before it,
     else at its own end."""
-    if (fence := _FENCE_MARK.search(text, place)) is not None:
-        if _is_quoted(text, place, fence.start()):
-            yield place + _statement_end(text[place:])
-        text = text[: fence.start()]
+    for stop in _fence_marks(text, place):
+        yield from _ends_before(text[:stop], place)
+
+
+def _fence_marks(text: str, place: int) -> Iterator[int]:
+    """Where the fence ends that a statement may stand in: at the first mark that is in none of its
+    literals and comments, else at the text's end; then at the first mark."""
+    first = None
+    for token in iter_tokens(text[place:]) if _FENCE_MARK.search(text, place) else ():
+        start, end = place + token.start, place + token.end
+        if (mark := _FENCE_MARK.search(text, start, end + 3)) and mark.start() < end:
+            first = mark.start() if first is None else first
+            if mark.start() == start or not _is_closed(text, place, token):
+                yield mark.start()
+                break
+    else:
+        yield len(text)
+    if first is not None:
+        yield first
+
+
+def _ends_before(text: str, place: int) -> Iterator[int]:
     opened = _search_before(_OPENED, text, place)
     if opened and (end := _closing_bracket(text, place, opened[0].rstrip()[-1])) is not None:
         yield end
@@ -133,25 +152,47 @@ def _places(text: str) -> Iterator[int]:
     found = {match.start() for match in QUERY.finditer(text)}
     found |= {match.start(1) for match in _LINE_STATEMENT.finditer(text)}
     for number, place in enumerate(sorted(found)):
-        if _stands_behind(_INSIDE_QUERY, text, place):
+        before = _before_comments(text, place) if number else place
+        if _stands_behind(_INSIDE_QUERY, text, before):
             continue
-        if _stands_behind(_IN_PARENTHESES, text, place):
+        if _stands_behind(_IN_PARENTHESES, text, before):
             end = _closing_bracket(text, place, "(") if number == 0 else None
             if end is None or _COMPOUND.match(text, end):
                 continue
         yield place
 
 
+def _before_comments(text: str, place: int) -> int:
+    """Where the comments start that stand directly before a place; the place where none do."""
+    for _ in range(_MOST_COMMENTS):
+        before = text[:place].rstrip()
+        start = before.rfind("/*") if before.endswith("*/") else -1
+        if start < 0 and "\n" in text[len(before) : place]:
+            start = before.find("--", before.rfind("\n") + 1)
+        if start < 0:
+            break
+        place = start
+    return place
+
+
 def _is_quoted(text: str, place: int, at: int) -> bool:
-    """Whether a literal of the statement from `place` on holds this character."""
+    """Whether a literal or comment of the statement from `place` on holds this character."""
     for token in iter_tokens(text[place:]):
         if place + token.end > at:
-            return token.kind in (Kind.STRING, Kind.QUOTED) and place + token.start < at
+            return place + token.start < at and _is_closed(text, place, token)
     return False
 
 
+def _is_closed(text: str, place: int, token: Token) -> bool:
+    """Whether this is a literal or a comment, with an end of its own."""
+    if token.kind is Kind.COMMENT:
+        written = text[place + token.start : place + token.end]
+        return written.startswith("--") or written.endswith("*/")
+    return token.kind in (Kind.STRING, Kind.QUOTED)
+
+
 def _parted(text: str, places: list[int]) -> tuple[list[int], list[int]]:
-    """The places that stand in no literal of the one before, and those that do."""
+    """The places that stand in no literal or comment of the one before, and those that do."""
     free: list[int] = []
     quoted: list[int] = []
     for place in places:
@@ -188,7 +229,14 @@ def _unescaped(text: str, place: int) -> str:
     written = _JSON_STRING.match(text, place)
     if written is None or "\\" not in written[0]:
         return ""
-    return _JSON_ESCAPE.sub(lambda m: _JSON_CHARACTERS.get(m[1], m[1]), written[0]).strip()
+    return _JSON_ESCAPE.sub(_json_character, written[0]).strip()
+
+
+def _json_character(escape: re.Match[str]) -> str:
+    try:
+        return str(read_json(f'"{escape[0]}"'))
+    except UnreadableError:
+        return escape[0][1:]
 
 
 def _closing_bracket(text: str, place: int, opener: str) -> int | None:

@@ -2,11 +2,10 @@
 
 import time
 
-from envbuild.episode.chat import render_prompt
+from envbuild.episode.chat import opens_thinking, render_prompt
 from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.gate import draw_gate
 from envbuild.episode.machine import Machine
-from envbuild.episode.parse import OPEN
 from envbuild.episode.presets import check_settings, preset_name
 from envbuild.episode.prompts import Prompts, fill, load_prompts
 from envbuild.episode.toolbox import Toolbox
@@ -57,7 +56,7 @@ class RunningEpisode:
             gated=draw_gate(
                 self.gate_probability, seed=seed, row_id=task.row_id, candidate=candidate
             ),
-            opened_thinking=chat.assistant_opening.strip().endswith(OPEN),
+            opened_thinking=opens_thinking(chat),
         )
         self.messages = prompt_messages(task, database, settings=settings, prompts=self.prompts)
         """The prompt as chat messages, for a harness that renders them itself."""

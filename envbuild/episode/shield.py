@@ -1,49 +1,66 @@
-"""SQL whose literals and comments hold what reads as a `<think>` tag or as a call.
+"""SQL whose literals and comments hold what reads as a `<think>` tag, as a call or as a fence.
 
-Both are text where a statement stands around them, as a query's words are there. They are hidden
-from whoever looks for tags, calls and queries: the first character of each is replaced by one that
+All are text where a statement stands around them, as a query's words are there. They are hidden
+from whoever looks for tags, calls, fences and queries: their characters are replaced by ones that
 the text does not hold, until the text has been taken apart.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+import msgspec
 
 from envbuild.episode.objects import MOST_PROSE, UnreadableError, read_object, starts_object
 from envbuild.episode.parse import CLOSE, OPEN
 from envbuild.episode.readings import QUERY, blank_line, iter_ends, most_places
-from envbuild.records.execution import Outcome, QueryResult
+from envbuild.episode.tries import Tries, prepares
 from envbuild.sql.text.tokens import Kind, iter_code, iter_tokens
 
-Prepare = Callable[[str], QueryResult]
-"""What preparing a query comes to, without running it."""
-PREPARED = (Outcome.OK, Outcome.TRUNCATED)
-_MARK = re.compile(r"</?think>|\{")
-_PRIVATE = 0xE000
-_SHOWN = {_PRIVATE + code: chr(code) for code in range(128)}
-_IS_HIDDEN = re.compile("[\ue000-\ue07f]")
+_MARK = re.compile(r"</?think>|\{|`{3,}|(?<![^\n])~{3,}")
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ASCII = 128
+_PRIVATE = range(0xE000, 0xF900, _ASCII)
+"""Where characters may be hidden: Unicode's private ones, which mean nothing by themselves."""
 _NEXT = re.compile(rf"{OPEN}|\{{|{QUERY.pattern}", re.IGNORECASE)
 _QUOTING = (Kind.STRING, Kind.QUOTED, Kind.COMMENT)
 
 
-def shielded(text: str, prepare: Prepare) -> str | None:
-    """The text with such marks hidden; None where there are none, or they cannot be hidden."""
-    if not _MARK.search(text) or not QUERY.search(text):
-        return None
-    if _IS_HIDDEN.search(text):
-        return None
+class Shielded(msgspec.Struct, frozen=True):
+    """A text of which some characters may be hidden."""
+
+    text: str
+    block: int = 0
+    """What was added to each hidden character; 0 where there is none."""
+
+    def shown(self, part: str) -> str:
+        """A part of the text, as it was written."""
+        if not self.block:
+            return part
+        return part.translate({self.block + code: code for code in range(_ASCII)})
+
+
+def shielded(text: str, tries: Tries) -> Shielded:
+    """The text with such marks hidden, where there are any that can be."""
+    block = _free_block(text)
+    if not block or not _MARK.search(text) or not QUERY.search(text):
+        return Shielded(text)
     characters = list(text)
-    for at in _marks(text, prepare):
-        characters[at] = chr(_PRIVATE + ord(characters[at]))
-    hidden = "".join(characters)
-    return None if hidden == text else hidden
+    hidden = False
+    for at in _marks(text, tries):
+        characters[at] = chr(block + ord(text[at]))
+        hidden = True
+    return Shielded("".join(characters), block) if hidden else Shielded(text)
 
 
-def unshielded(text: str) -> str:
-    """The text as it was written."""
-    return text.translate(_SHOWN)
+def _free_block(text: str) -> int:
+    """The first private characters that the text does not hold, escaped neither; 0: it has all."""
+    written = {ord(character) for character in set(text)}
+    written |= {int(escaped, 16) for escaped in _ESCAPED.findall(text)}
+    blocks = {code // _ASCII * _ASCII for code in written}
+    return next((block for block in _PRIVATE if block not in blocks), 0)
 
 
-def _marks(text: str, prepare: Prepare) -> Iterator[int]:
+def _marks(text: str, tries: Tries) -> Iterator[int]:
     """Where marks stand that are a statement's text. Outside a statement the first thing that
     opens holds the rest: a block of thinking, an object, or a statement."""
     first = next(iter_code(text), None)
@@ -62,7 +79,7 @@ def _marks(text: str, prepare: Prepare) -> Iterator[int]:
         else:
             places += 1
             begin = 0 if first and start == first.start else start
-            end, marks = _statement(text, begin, start, prepare)
+            end, marks = _statement(text, begin, start, tries)
             yield from marks
             position = max(end, match.end())
 
@@ -74,16 +91,18 @@ def _object_end(text: str, start: int) -> int:
         return start + 1
 
 
-def _statement(text: str, begin: int, place: int, prepare: Prepare) -> tuple[int, list[int]]:
+def _statement(text: str, begin: int, place: int, tries: Tries) -> tuple[int, list[int]]:
     """The end of a statement that holds marks in literals only, and where they stand."""
     for end in (*iter_ends(text, place), blank_line(text, place)):
         if end is None:
             continue
         marks = [begin + at for at in _quoted_marks(text[begin:end])]
         if marks:
-            result = prepare(text[begin:end].strip())
+            result = tries.prepare(text[begin:end].strip())
+            if result is None:
+                break
             leads = begin == 0 or text[:begin].rstrip(" \t").endswith("\n")
-            if result.outcome in PREPARED or (leads and result.parsed):
+            if prepares(result) or (leads and result.parsed):
                 return end, marks
     return place, []
 
@@ -94,8 +113,12 @@ def _quoted_marks(sql: str) -> list[int]:
     marks: list[int] = []
     marked = False
     for token in iter_tokens(sql):
-        found = [match.start() for match in _MARK.finditer(sql, token.start, token.end)]
-        if token.kind in _QUOTING:
+        found = [
+            at
+            for match in _MARK.finditer(sql, token.start, token.end)
+            for at in range(match.start(), match.end())
+        ]
+        if token.kind in _QUOTING and token.start not in found:
             marked = marked or bool(found)
             marks += found
             marks += (match.start() for match in QUERY.finditer(sql, token.start, token.end))

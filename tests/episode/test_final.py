@@ -2,12 +2,17 @@
 
 import json
 import time
+from contextlib import closing
+from pathlib import Path
 
 import apsw
 import pytest
 
 from envbuild.episode.final import final_sql
 from envbuild.episode.parse import parse_completion
+from envbuild.episode.toolbox import Toolbox
+from envbuild.episode.views import open_database
+from envbuild.records.episode import EpisodeSettings
 from envbuild.records.execution import Outcome
 from envbuild.sql.executor import Session
 
@@ -24,6 +29,11 @@ QUOTING = [
     "WITH x AS (SELECT '{\"tool\": 1}' AS j)\nSELECT j FROM x UNION SELECT '</think>' FROM t",
     "SELECT \"a\" FROM t WHERE b = 'p\nq\\r' OR b LIKE '%it''s 50% {x}%'",
     "SELECT a FROM t WHERE b IN ('(', '}', ']', ';', '**') AND a > (SELECT 1)",
+    "SELECT a FROM t WHERE b = '```sql\nSELECT b FROM t\n```'",
+    "SELECT a FROM t WHERE a > 1 /* ``` or ```` */ AND b = 2",
+    "SELECT a -- no ``` fence\nFROM t WHERE b <> '\n~~~\nSELECT b FROM t\n~~~\n'",
+    "SELECT '\ue07b{\"tool\": 1}\ue0fb' FROM t WHERE b <> '\ue000'",
+    "SELECT a FROM t WHERE b <> '\u00e9\b\f\U0001f600'",
 ]
 JSON_FORMS = [
     lambda sql: {"tool": "submit_sql", "args": {"sql": sql}},
@@ -72,10 +82,7 @@ def read(completion: str, **options: bool) -> str:
     connection.execute("CREATE TABLE t (a, b)")
     with Session(connection) as session:
         parsed = parse_completion(completion, **options)
-        sql = final_sql(parsed, lambda sql: session.run(f"EXPLAIN {sql}"))
-        if sql:
-            assert "\ue07b" not in sql and "\ue03c" not in sql
-        return sql
+        return final_sql(parsed, lambda sql: session.run(f"EXPLAIN {sql}"))
 
 
 @pytest.mark.parametrize("said", PLAIN)
@@ -131,6 +138,30 @@ def test_what_is_meant(completion: str, sql: str | None) -> None:
     assert read(completion) == (completion if sql is None else sql)
 
 
+@pytest.mark.parametrize("sql", [sql for sql in QUOTING if "</think>" not in sql])
+def test_an_object_that_is_cut_off_holds_its_text(sql: str) -> None:
+    written = json.dumps({"tool": "submit_sql", "args": {"sql": sql}})
+    assert read(written.removesuffix("}}")) == sql
+    assert read(written.removesuffix('"}}')) == sql
+
+
+@pytest.mark.parametrize("around", ["{}", "```sql\n{}\n```", "<answer>{}</answer>", "Answer: {}"])
+@pytest.mark.parametrize(
+    "comment", [" ", "/* not: */", "-- then\n", "\n/* a\n\nb */ -- c\n -- d\n"]
+)
+@pytest.mark.parametrize("joined", ["UNION", "UNION ALL", "EXCEPT", "INTERSECT", "WHERE a IN ("])
+def test_no_half_of_a_broken_statement_is_run(joined: str, comment: str, around: str) -> None:
+    sql = f"SELECT a FRM t {joined} {comment} SELECT b FROM t{')' * joined.count('(')}"
+    assert read(around.format(sql)) in (sql, "")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_blank_line_ends_a_statement(end: str) -> None:
+    for before in ("", "The query:\n\n"):
+        said = f"{before}SELECT a\nFROM t\n\nThis returns a.".replace("\n", end)
+        assert read(said) == f"SELECT a{end}FROM t"
+
+
 def test_thinking_that_the_prompt_opened_ends_once() -> None:
     for sql in QUOTING:
         assert read(f"SELECT 5 or</think>\n{sql}", opened_thinking=True) == sql
@@ -156,6 +187,21 @@ def test_a_flood_is_read_in_no_time(unit: str) -> None:
     started = time.process_time()
     read(unit * (48_000 // len(unit)))
     assert time.process_time() - started < 3
+
+
+def test_joins_that_take_long_to_plan_are_planned_for_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("CREATE TABLE t (a PRIMARY KEY, b, c, d)")
+        for columns in ("b", "c, d", "d, b, a"):
+            connection.execute(f"CREATE INDEX 'i{columns}' ON t ({columns})")
+    join = "SELECT '{' FROM t x0" + "".join(f" NATURAL JOIN t x{n}" for n in range(1, 60))
+    with closing(open_database(path)) as database:
+        prepare = Toolbox(database, EpisodeSettings()).prepare
+        for text in ("\n".join([f"`{join}`"] * 10), "\n\n".join([join.replace("'{'", "a")] * 10)):
+            started = time.monotonic()
+            final_sql(parse_completion(text), prepare)
+            assert time.monotonic() - started < 3
 
 
 def test_few_readings_are_prepared() -> None:
