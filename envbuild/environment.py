@@ -255,6 +255,12 @@ class Environment:
             self._current.close()
             self._current = None
 
+    def __enter__(self) -> "Environment":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _running(self) -> TextEpisode:
         if self._current is None:
             raise StateError("no episode: call reset first")

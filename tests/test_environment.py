@@ -1,5 +1,6 @@
 """The environment over a manifest: the five lines, scripted policies, many episodes at once."""
 
+import json
 import os
 import signal
 import threading
@@ -290,3 +291,18 @@ def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
             signal.alarm(20)
             os._exit(0 if answered(env, "music/music/0", answer) == 3.0 else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_an_environment_is_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_small_manifest(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with Environment.open("manifest") as environment:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        row = environment.manifest.row_ids[0]
+        environment.reset(row)
+        gold = environment.row(row).gold_sql
+        environment.step(json.dumps({"tool": "submit_sql", "args": {"sql": gold}}))
+        assert environment.reward().reward == 3.0

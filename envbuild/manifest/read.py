@@ -57,7 +57,8 @@ class Manifest:
     """
 
     def __init__(self, root: Path, index: dict[str, Any]) -> None:
-        self.root = root
+        self.root = root.absolute()
+        """Its folder, wherever the process goes from here."""
         self.index = index
         """manifest.json as written: configuration, counts, versions."""
 
