@@ -7,6 +7,7 @@ fence, a blank line or the text ends.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain, islice, pairwise
 
 import msgspec
@@ -16,7 +17,7 @@ from envbuild.sql.text.tokens import Kind, Token, iter_code, iter_tokens
 
 MOST_PLACES = 48
 """Places of one text that are read."""
-MOST_CHARACTERS = 600_000
+MOST_CHARACTERS = 300_000
 """Characters that all readings of a text may have together: each is cut into tokens."""
 _FENCE = re.compile(
     r"(?P<fence>```|(?<![^\n])~~~)[ \t]*"
@@ -37,11 +38,17 @@ _COMPOUND = re.compile(r"\)\s*(?:union|except|intersect|order|limit)\b", re.IGNO
 _OPENED = re.compile(r"(?:\\?\b\w*[({\[]\s*|[({\[]\s*)+\Z")
 _LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:sql\s*:\s*)?\Z", re.IGNORECASE)
 _ANNOUNCED = re.compile(r"[:>=`\"'*$“‘«]\s*\Z")
+_ANSWER = re.compile(
+    r"\b(?:answer|final(?:\s+(?:sql|query|statement))?)(?:\s+is\b|[\"'*]*\s*[:>=])[\s:*]*"
+    r"(?:```\w*\s*|\\\w+\{|[`\"'$“‘«({\[])*\Z",
+    re.IGNORECASE,
+)
 _JSON_STRING = re.compile(r"(?:[^\"\\]|\\.)*", re.DOTALL)
 _JSON_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.", re.DOTALL)
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _CLOSING_TAG = re.compile(r"</\w")
 _MOST_COMMENTS = 8
+_NO_CODE = (Kind.SPACE, Kind.COMMENT)
 _BEFORE = 100
 """Characters before a place that tell what it stands behind."""
 _WRAPPERS = {
@@ -66,22 +73,24 @@ class Reading(msgspec.Struct, frozen=True):
 def iter_readings(text: str) -> Iterator[Reading]:
     """The places that may hold the answer, the likeliest first.
 
-    Fences that are tagged `sql` or start a statement, the last one first; then every place where a
-    query starts, to its end; then the same places to the next blank line; then those that may be
-    in a literal of the one before.
+    What stands behind `Answer:`, the last one first; then fences that are tagged `sql` or start a
+    statement, the last one first; then every place where a query starts, to its end; then the same
+    places to the next blank line; then those that may be in a literal of the one before.
     """
+    free, quoted = _parted(text, list(islice(_places(text), most_places(text))))
+    answers = [place for place in free if _stands_behind(_ANSWER, text, place)]
+    for place in reversed(answers):
+        yield from _whole_readings(text, place)
+        yield from _paragraph(text, place)
     for fence in reversed(list(_FENCE.finditer(text))):
         body = fence["body"].strip()
         if next(iter_code(body), None) and (fence["tag"] or starts_statement(body)):
             yield Reading(body, fence.start(), fence.end(), certain=True)
-    free, quoted = _parted(text, list(islice(_places(text), most_places(text))))
-    for place in free:
+    others = [place for place in free if place not in answers]
+    for place in _last_wrapped_first(text, others):
         yield from _whole_readings(text, place)
-    for place in free:
-        if (stop := blank_line(text, place)) is not None:
-            sql = text[place:stop].strip()
-            announced = _stands_behind(_LINE_START, text, place)
-            yield Reading(sql, place, stop, announced=announced)
+    for place in others:
+        yield from _paragraph(text, place)
     for place in quoted:
         yield from _whole_readings(text, place)
 
@@ -108,7 +117,7 @@ def _fence_marks(text: str, place: int) -> Iterator[int]:
     """Where the fence ends that a statement may stand in: at the first mark that is in none of its
     literals and comments, else at the text's end; then at the first mark."""
     first = None
-    for token in iter_tokens(text[place:]) if _FENCE_MARK.search(text, place) else ():
+    for token in tokens_of(text[place:]) if _FENCE_MARK.search(text, place) else ():
         start, end = place + token.start, place + token.end
         if (mark := _FENCE_MARK.search(text, start, end + 3)) and mark.start() < end:
             first = mark.start() if first is None else first
@@ -133,9 +142,15 @@ def _ends_before(text: str, place: int) -> Iterator[int]:
     yield place + _statement_end(text[place:])
 
 
+@lru_cache(maxsize=4)
+def tokens_of(text: str) -> tuple[Token, ...]:
+    """A text's tokens; several look at the same one after the other."""
+    return tuple(iter_tokens(text))
+
+
 def blank_line(text: str, place: int) -> int | None:
     """Where the first blank line stands behind `place` that is in no literal."""
-    for token in iter_tokens(text[place:]):
+    for token in tokens_of(text[place:]):
         if token.kind is Kind.SPACE and (
             blank := _BLANK_LINE.search(text, place + token.start, place + token.end)
         ):
@@ -200,6 +215,21 @@ def _parted(text: str, places: list[int]) -> tuple[list[int], list[int]]:
     return free, quoted
 
 
+def _last_wrapped_first(text: str, places: list[int]) -> list[int]:
+    """The places, but those in quotes or backticks in turned order: a draft stands before what it
+    is given up for."""
+    wrapped = [place for place in places if text.endswith(tuple(_WRAPPERS), 0, place)]
+    turned = dict(zip(wrapped, reversed(wrapped), strict=True))
+    return [turned.get(place, place) for place in places]
+
+
+def _paragraph(text: str, place: int) -> Iterator[Reading]:
+    """What stands there up to a blank line, if one follows."""
+    if (stop := blank_line(text, place)) is not None:
+        announced = _stands_behind(_LINE_START, text, place)
+        yield Reading(text[place:stop].strip(), place, stop, announced=announced)
+
+
 def _whole_readings(text: str, place: int) -> Iterator[Reading]:
     opened = _search_before(_OPENED, text, place)
     anchor = opened.start() if opened else place
@@ -242,7 +272,7 @@ def _json_character(escape: re.Match[str]) -> str:
 def _closing_bracket(text: str, place: int, opener: str) -> int | None:
     """Where the bracket closes that stands open before `place`; None where it does not."""
     depth, closer = 0, _BRACKETS[opener]
-    for token in iter_code(text[place:]):
+    for token in _code_of(text[place:]):
         written = text[place + token.start : place + token.end]
         if written == closer and depth == 0:
             return place + token.start
@@ -250,9 +280,13 @@ def _closing_bracket(text: str, place: int, opener: str) -> int | None:
     return None
 
 
+def _code_of(text: str) -> Iterator[Token]:
+    return (token for token in tokens_of(text) if token.kind not in _NO_CODE)
+
+
 def _statement_end(text: str) -> int:
     """Behind the semicolon that no other statement follows, before a closing tag, or the end."""
-    for token, following in pairwise(chain(iter_code(text), (None,))):
+    for token, following in pairwise(chain(_code_of(text), (None,))):
         assert token is not None, "only the last of a pair can be none"
         written = text[token.start : token.end]
         if written == ";" and not (following and _STATEMENT.match(text, following.start)):

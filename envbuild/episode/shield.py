@@ -6,15 +6,17 @@ the text does not hold, until the text has been taken apart.
 """
 
 import re
+from bisect import bisect
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
 from envbuild.episode.objects import MOST_PROSE, UnreadableError, read_object, starts_object
 from envbuild.episode.parse import CLOSE, OPEN
-from envbuild.episode.readings import QUERY, blank_line, iter_ends, most_places
+from envbuild.episode.readings import QUERY, blank_line, iter_ends, most_places, tokens_of
 from envbuild.episode.tries import Tries, prepares
-from envbuild.sql.text.tokens import Kind, iter_code, iter_tokens
+from envbuild.sql.text.tokens import Kind, iter_code
 
 _MARK = re.compile(r"</?think>|\{|`{3,}|(?<![^\n])~{3,}")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -110,18 +112,16 @@ def _statement(text: str, begin: int, place: int, tries: Tries) -> tuple[int, li
 def _quoted_marks(sql: str) -> list[int]:
     """Where marks and queries stand in literals and comments; none where no mark does, or one
     stands outside."""
+    found = list(_MARK.finditer(sql))
+    if not found:
+        return []
+    tokens = tokens_of(sql)
+    starts = [token.start for token in tokens]
     marks: list[int] = []
-    marked = False
-    for token in iter_tokens(sql):
-        found = [
-            at
-            for match in _MARK.finditer(sql, token.start, token.end)
-            for at in range(match.start(), match.end())
-        ]
-        if token.kind in _QUOTING and token.start not in found:
-            marked = marked or bool(found)
-            marks += found
-            marks += (match.start() for match in QUERY.finditer(sql, token.start, token.end))
-        elif found or _MARK.match(sql, token.start):
+    for match in chain(found, QUERY.finditer(sql)):
+        token = tokens[bisect(starts, match.start()) - 1]
+        if token.kind in _QUOTING and token.start < match.start():
+            marks += range(match.start(), match.end() if match.re is _MARK else match.start() + 1)
+        elif match.re is _MARK:
             return []
-    return marks if marked else []
+    return marks

@@ -4,6 +4,7 @@
 `{"answer": …}`: what counts is where a text stands that is called `sql`, or starts a statement.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ MOST_OBJECTS = 64
 """Objects of a text that are looked into, the last ones."""
 _DEEPEST = 12
 _NAMES = ("tool", "name", "function")
+_SAYS_SO = (re.compile("answer|final", re.IGNORECASE), re.compile("sql|query", re.IGNORECASE))
+"""Names of what is the answer, the surest first."""
 _OTHER_TOOLS = frozenset(("run_query",))
 
 
@@ -27,14 +30,13 @@ class Unwrapped(msgspec.Struct, frozen=True):
     outside: str
     """The text without the objects that hold any of these, its length kept."""
     others: tuple[str, ...]
-    """Any other that holds a query: a call of run_query, a text by another name."""
+    """Any other that holds a query: a text by another name, a call of run_query."""
 
 
 def unwrapped(text: str) -> Unwrapped:
     """A final answer's text, taken apart."""
     submitted: list[str] = []
-    statements: list[str] = []
-    others: list[str] = []
+    others: list[tuple[int, bool, str]] = []
     outside = text
     for found in reversed(list(iter_objects(text))[-MOST_OBJECTS:]):
         inside = [
@@ -42,16 +44,24 @@ def unwrapped(text: str) -> Unwrapped:
         ]
         named = [said for key, said in inside if key == "sql"]
         if _tool(found.value) in _OTHER_TOOLS:
-            others += named
+            others += [(len(_SAYS_SO), True, said) for said in named]
         elif named:
             submitted += reversed(named)
         else:
-            statements += [said for _, said in inside if starts_statement(said)]
-            others += [said for _, said in inside if not starts_statement(said)]
+            others += [
+                (_doubt(key), not starts_statement(said), said) for key, said in reversed(inside)
+            ]
         if inside:
             blank = " " * (found.end - found.start)
             outside = outside[: found.start] + blank + outside[found.end :]
-    return Unwrapped(tuple(submitted), outside, (*statements, *others))
+    others.sort(key=lambda other: other[:2])
+    return Unwrapped(tuple(submitted), outside, tuple(said for _, _, said in others))
+
+
+def _doubt(key: str) -> int:
+    """How little a name says that the answer stands under it."""
+    found = (doubt for doubt, name in enumerate(_SAYS_SO) if name.search(key))
+    return next(found, len(_SAYS_SO))
 
 
 def _texts(value: Any, *, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -50,6 +50,10 @@ JSON_FORMS = [
     lambda sql: {"thought": "select the rows that fit", "sql": sql},
     lambda sql: {"thought": "select the rows", "final_answer": sql},
     lambda sql: {"answer": f"```sql\n{sql}\n```"},
+    lambda sql: {"rejected": "SELECT 5", "answer": sql},
+    lambda sql: {"final_query": sql, "draft_query": "SELECT 5"},
+    lambda sql: {"thought": "SELECT 5", "note": "Use `SELECT 5`", "query": sql},
+    lambda sql: {"first": "SELECT 5", "second": sql},
     lambda sql: {"tool": "run_query", "args": {"sql": sql}},
 ]
 AROUND = [
@@ -72,6 +76,9 @@ PLAIN = [
     "<think>SELECT 5</think>{}",
     "I'd say SELECT 5</think>\n{}",
     '{{"tool": "list_tables"}}\n{}',
+    "Not `SELECT 5`. Answer: {}",
+    "```sql\nSELECT 5\n```\nbut the **final answer is:**\n{}\n\nIt's what was asked.",
+    "Final SQL:\n```sql\n{}\n```\nA draft was:\n```sql\nSELECT 5\n```",
     "The answer:\n\n{}\n\nIt's what was asked.",
 ]
 
@@ -106,6 +113,9 @@ def test_an_answer_in_any_object_is_read(around: str, form: int) -> None:
         ("The answer is (SELECT a FROM t WHERE a IN (1, 2)).", "SELECT a FROM t WHERE a IN (1, 2)"),
         ("(SELECT 7) UNION (SELECT 8)", ""),
         ("“SELECT 7”", "SELECT 7"),
+        ("Instead of `SELECT 5`, use `SELECT 7`.", "SELECT 7"),
+        ("The rows of `a` by `SELECT 5` or “SELECT 6”? By **SELECT 7**!", "SELECT 7"),
+        ('{"draft": "SELECT 5", "answer": "SELECT 7", "other": "SELECT 6"', "SELECT 7"),
         ("$SELECT 7$", "SELECT 7"),
         ('submit_sql(sql="""SELECT "a" FROM t""")', 'SELECT "a" FROM t'),
         ("submit_sql(SELECT max(a) FROM t)", "SELECT max(a) FROM t"),
@@ -180,13 +190,18 @@ def test_thinking_that_the_prompt_opened_ends_once() -> None:
         '{"a": "{\\"a\\": \\"select',
         "```sql\nselect '</think>\n```\n",
         "\\boxed{(select (",
+        "\\boxed{SELECT a ",
+        "SELECT a FROM t WHERE b='{' ",
+        "SELECT a FROM t WHERE b = '\n\n{' ",
+        "\n\n`SELECT a FROM t WHERE b = '```' AND c` ",
+        "Answer: SELECT a FROM\n",
         '"select \\"',
     ],
 )
 def test_a_flood_is_read_in_no_time(unit: str) -> None:
     started = time.process_time()
     read(unit * (48_000 // len(unit)))
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 1.5
 
 
 def test_joins_that_take_long_to_plan_are_planned_for_a_second(tmp_path: Path) -> None:
