@@ -39,13 +39,20 @@ _OPENED = re.compile(r"(?:\\?\b\w*[({\[]\s*|[({\[]\s*)+\Z")
 _LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:sql\s*:\s*)?\Z", re.IGNORECASE)
 _ANNOUNCED = re.compile(r"[:>=`\"'*$“‘«]\s*\Z")
 _ANSWER = re.compile(
-    r"\b(?:answer|final(?:\s+(?:sql|query|statement))?)(?:\s+is\b|[\"'*]*\s*[:>=])[\s:*]*"
+    r"(?<!wrong )(?<!first )(?<!not the )\b(?:answer|final(?:\s+(?:sql|query|statement))?)"
+    r"(?:\s+is\b|[\"'*]*\s*[:>=])[\s:*]*"
     r"(?:```\w*\s*|\\\w+\{|[`\"'$“‘«({\[])*\Z",
     re.IGNORECASE,
 )
 _JSON_STRING = re.compile(r"(?:[^\"\\]|\\.)*", re.DOTALL)
 _JSON_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.", re.DOTALL)
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_PROSE = re.compile(
+    r"\*\*|#|(?!(?i:from|where|and|or|order|group|having|limit|offset|union|except|intersect|join"
+    r"|left|right|full|inner|outer|cross|natural|on|using|as|when|then|else|end|not|in|is|between"
+    r"|like|collate|window|desc|asc|select|values)\b)[A-Z][a-z']*(?:[:,]| [a-z])"
+)
+"""How a line starts that no statement goes on with."""
 _CLOSING_TAG = re.compile(r"</\w")
 _MOST_COMMENTS = 8
 _NO_CODE = (Kind.SPACE, Kind.COMMENT)
@@ -75,7 +82,7 @@ def iter_readings(text: str) -> Iterator[Reading]:
 
     What stands behind `Answer:`, the last one first; then fences that are tagged `sql` or start a
     statement, the last one first; then every place where a query starts, to its end; then the same
-    places to the next blank line; then those that may be in a literal of the one before.
+    places to the next blank line or line of prose; then those in a literal of the one before.
     """
     free, quoted = _parted(text, list(islice(_places(text), most_places(text))))
     answers = [place for place in free if _stands_behind(_ANSWER, text, place)]
@@ -148,13 +155,15 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     return tuple(iter_tokens(text))
 
 
-def blank_line(text: str, place: int) -> int | None:
-    """Where the first blank line stands behind `place` that is in no literal."""
+def paragraph_end(text: str, place: int) -> int | None:
+    """Where a blank line or a line of prose first follows `place`, in no literal."""
     for token in tokens_of(text[place:]):
-        if token.kind is Kind.SPACE and (
-            blank := _BLANK_LINE.search(text, place + token.start, place + token.end)
-        ):
-            return blank.start()
+        start, end = place + token.start, place + token.end
+        if token.kind is Kind.SPACE and "\n" in text[start:end]:
+            if blank := _BLANK_LINE.search(text, start, end):
+                return blank.start()
+            if _PROSE.match(text, end):
+                return start
     return None
 
 
@@ -224,8 +233,8 @@ def _last_wrapped_first(text: str, places: list[int]) -> list[int]:
 
 
 def _paragraph(text: str, place: int) -> Iterator[Reading]:
-    """What stands there up to a blank line, if one follows."""
-    if (stop := blank_line(text, place)) is not None:
+    """What stands there up to a blank line or prose, if any follows."""
+    if (stop := paragraph_end(text, place)) is not None:
         announced = _stands_behind(_LINE_START, text, place)
         yield Reading(text[place:stop].strip(), place, stop, announced=announced)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from envbuild.episode.objects import MOST_PROSE, UnreadableError, read_object, starts_object
 from envbuild.episode.parse import CLOSE, OPEN
-from envbuild.episode.readings import QUERY, blank_line, iter_ends, most_places, tokens_of
+from envbuild.episode.readings import QUERY, iter_ends, most_places, paragraph_end, tokens_of
 from envbuild.episode.tries import Tries, prepares
 from envbuild.sql.text.tokens import Kind, iter_code
 
@@ -95,7 +95,7 @@ def _object_end(text: str, start: int) -> int:
 
 def _statement(text: str, begin: int, place: int, tries: Tries) -> tuple[int, list[int]]:
     """The end of a statement that holds marks in literals only, and where they stand."""
-    for end in (*iter_ends(text, place), blank_line(text, place)):
+    for end in (*iter_ends(text, place), paragraph_end(text, place)):
         if end is None:
             continue
         marks = [begin + at for at in _quoted_marks(text[begin:end])]

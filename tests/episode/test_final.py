@@ -115,6 +115,7 @@ def test_an_answer_in_any_object_is_read(around: str, form: int) -> None:
         ("“SELECT 7”", "SELECT 7"),
         ("Instead of `SELECT 5`, use `SELECT 7`.", "SELECT 7"),
         ("The rows of `a` by `SELECT 5` or “SELECT 6”? By **SELECT 7**!", "SELECT 7"),
+        ("The answer is `SELECT 7`. The wrong answer: `SELECT 5`", "SELECT 7"),
         ('{"draft": "SELECT 5", "answer": "SELECT 7", "other": "SELECT 6"', "SELECT 7"),
         ("$SELECT 7$", "SELECT 7"),
         ('submit_sql(sql="""SELECT "a" FROM t""")', 'SELECT "a" FROM t'),
@@ -163,6 +164,24 @@ def test_an_object_that_is_cut_off_holds_its_text(sql: str) -> None:
 def test_no_half_of_a_broken_statement_is_run(joined: str, comment: str, around: str) -> None:
     sql = f"SELECT a FRM t {joined} {comment} SELECT b FROM t{')' * joined.count('(')}"
     assert read(around.format(sql)) in (sql, "")
+
+
+@pytest.mark.parametrize("before", ["", "Answer: ", "The query:\n"])
+@pytest.mark.parametrize("sql", ["SELECT a\nFROM t", "SELECT a FROM t\nWHERE b = 'x\nThis is y'"])
+@pytest.mark.parametrize(
+    "prose",
+    ["This query returns a.", "Explanation: by `SELECT 5`", "**Note:** a", "# Why", "I've read t"],
+)
+def test_a_line_of_prose_ends_a_statement(prose: str, sql: str, before: str) -> None:
+    assert read(f"{before}{sql}\n{prose}") == sql
+    assert read(f"{before}{sql}\nAND WHERE\n{prose}") != sql
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT a\nFrom t\nWhere nope = 1", "SELECT a FROM t\nThe where x"]
+)
+def test_a_line_that_goes_on_is_no_prose(sql: str) -> None:
+    assert read(sql) == sql
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
