@@ -3,7 +3,8 @@
 An answer may stand in a call, in an object, in a code fence, behind `Answer:`, inside `**` or
 `<answer>`: each place where a statement starts is a reading, and the first that SQLite can prepare
 is meant. A text that reads as SQL but names what is not there is an answer too, if a wrong one;
-prose is none. Tags and calls inside a statement's literals are its text.
+prose is none. Tags, calls and fences inside a statement's literals are its text. A second's
+preparing is spent on a completion; then the best so far is taken.
 """
 
 from collections.abc import Iterator
@@ -87,6 +88,7 @@ class _Search:
                 continue  # a part of a whole statement is not what was meant
             result = self._tries.prepare(shield.shown(reading.sql))
             if result is None:
+                certain = certain or (reading.sql if reading.announced else "")
                 break
             if prepares(result):
                 return Answer(shield.shown(reading.sql), prepares=True)
