@@ -39,8 +39,8 @@ _OPENED = re.compile(r"(?:\\?\b\w*[({\[]\s*|[({\[]\s*)+\Z")
 _LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:sql\s*:\s*)?\Z", re.IGNORECASE)
 _ANNOUNCED = re.compile(r"[:>=`\"'*$“‘«]\s*\Z")
 _ANSWER = re.compile(
-    r"(?<!wrong )(?<!first )(?<!not the )\b(?:answer|final(?:\s+(?:sql|query|statement))?)"
-    r"(?:\s+is\b|[\"'*]*\s*[:>=])[\s:*]*"
+    r"(?<!wrong )(?<!first )(?<!not the )\b(?:answer|final(?:\s+(?:sql|query|statement))*)"
+    r"(?:\s+is\b(?:\s+as\s+follows)?|[\"'*]*\s*[:>=\n])[\s:*]*"
     r"(?:```\w*\s*|\\\w+\{|[`\"'$“‘«({\[])*\Z",
     re.IGNORECASE,
 )

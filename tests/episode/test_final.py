@@ -77,6 +77,8 @@ PLAIN = [
     "I'd say SELECT 5</think>\n{}",
     '{{"tool": "list_tables"}}\n{}',
     "Not `SELECT 5`. Answer: {}",
+    "The final SQL query is as follows:\n{}\n\nNot `SELECT 5`",
+    "### Final Answer\n{}\n\n### Draft\n```sql\nSELECT 5\n```",
     "```sql\nSELECT 5\n```\nbut the **final answer is:**\n{}\n\nIt's what was asked.",
     "Final SQL:\n```sql\n{}\n```\nA draft was:\n```sql\nSELECT 5\n```",
     "The answer:\n\n{}\n\nIt's what was asked.",
