@@ -7,13 +7,24 @@ fence, a blank line or the text ends.
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import islice
 
 import msgspec
 
 from envbuild.episode.objects import UnreadableError, read_json
-from envbuild.sql.text.tokens import Kind, Token, iter_code, iter_tokens
+from envbuild.episode.statement_ends import (
+    OPENED,
+    OTHER,
+    QUERY,
+    STATEMENT,
+    WRAPPERS,
+    closing_bracket,
+    is_closed,
+    iter_ends,
+    paragraph_end,
+    search_before,
+)
+from envbuild.sql.text.tokens import iter_code, iter_tokens
 
 MOST_PLACES = 48
 """Places of one text that are read."""
@@ -25,17 +36,10 @@ _FENCE = re.compile(
     r"(?P<body>.*?)(?:(?P=fence)|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
-_FENCE_MARK = re.compile(r"```|\n~~~")
-_WITH = r"with\s+(?:recursive\b|(?:\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)\s*(?:\([^()]*\)\s*)?as\b)"
-QUERY = re.compile(rf"(?<![\w.])(?:select\b|values\b|{_WITH})", re.IGNORECASE)
-"""Where a query starts."""
-_OTHER = r"(?:explain|insert|replace|update|delete|create|drop|alter|pragma|attach)\b"
-_STATEMENT = re.compile(rf"{QUERY.pattern}|{_OTHER}", re.IGNORECASE)
-_LINE_STATEMENT = re.compile(rf"(?:\A|\n)[ \t]*({_OTHER})", re.IGNORECASE)
+_LINE_STATEMENT = re.compile(rf"(?:\A|\n)[ \t]*({OTHER})", re.IGNORECASE)
 _INSIDE_QUERY = re.compile(r"\b(?:union|all|except|intersect|as|explain|plan)\s*\Z", re.I)
 _IN_PARENTHESES = re.compile(r"\(\s*\Z")
 _COMPOUND = re.compile(r"\)\s*(?:union|except|intersect|order|limit)\b", re.IGNORECASE)
-_OPENED = re.compile(r"(?:\\?\b\w*[({\[]\s*|[({\[]\s*)+\Z")
 _LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:sql\s*:\s*)?\Z", re.IGNORECASE)
 _ANNOUNCED = re.compile(r"[:>=`\"'*$“‘«]\s*\Z")
 _ANSWER = re.compile(
@@ -46,23 +50,7 @@ _ANSWER = re.compile(
 )
 _JSON_STRING = re.compile(r"(?:[^\"\\]|\\.)*", re.DOTALL)
 _JSON_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.", re.DOTALL)
-_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
-_PROSE = re.compile(
-    r"\*\*|#|(?!(?i:from|where|and|or|order|group|having|limit|offset|union|except|intersect|join"
-    r"|left|right|full|inner|outer|cross|natural|on|using|as|when|then|else|end|not|in|is|between"
-    r"|like|collate|window|desc|asc|select|values)\b)[A-Z][a-z']*(?:[:,]| [a-z])"
-)
-"""How a line starts that no statement goes on with."""
-_CLOSING_TAG = re.compile(r"</\w")
 _MOST_COMMENTS = 8
-_NO_CODE = (Kind.SPACE, Kind.COMMENT)
-_BEFORE = 100
-"""Characters before a place that tell what it stands behind."""
-_WRAPPERS = {
-    **{same: same for same in ('"""', "'''", "**", "*", "`", '"', "'", "$$", "$")},
-    **{"“": "”", "‘": "’", "«": "»"},
-}
-_BRACKETS = {"(": ")", "{": "}", "[": "]"}
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -110,61 +98,7 @@ def most_places(text: str) -> int:
 def starts_statement(text: str) -> bool:
     """Whether a statement starts here, comments before it allowed."""
     first = next(iter_code(text), None)
-    return first is not None and _STATEMENT.match(text, first.start) is not None
-
-
-def iter_ends(text: str, place: int) -> Iterator[int]:
-    """Where a statement that starts at `place` may end: at the mark that closes the one before it,
-    else at its own end."""
-    for stop in _fence_marks(text, place):
-        yield from _ends_before(text[:stop], place)
-
-
-def _fence_marks(text: str, place: int) -> Iterator[int]:
-    """Where the fence ends that a statement may stand in: at the first mark that is in none of its
-    literals and comments, else at the text's end; then at the first mark."""
-    first = None
-    for token in tokens_of(text[place:]) if _FENCE_MARK.search(text, place) else ():
-        start, end = place + token.start, place + token.end
-        if (mark := _FENCE_MARK.search(text, start, end + 3)) and mark.start() < end:
-            first = mark.start() if first is None else first
-            if mark.start() == start or not _is_closed(text, place, token):
-                yield mark.start()
-                break
-    else:
-        yield len(text)
-    if first is not None:
-        yield first
-
-
-def _ends_before(text: str, place: int) -> Iterator[int]:
-    opened = _search_before(_OPENED, text, place)
-    if opened and (end := _closing_bracket(text, place, opened[0].rstrip()[-1])) is not None:
-        yield end
-    for wrapper, closer in _WRAPPERS.items():
-        if text.endswith(wrapper, 0, place):
-            closers = {text.find(closer, place), text.rfind(closer, place)}
-            yield from sorted(at for at in closers if at > place)
-            break
-    yield place + _statement_end(text[place:])
-
-
-@lru_cache(maxsize=4)
-def tokens_of(text: str) -> tuple[Token, ...]:
-    """A text's tokens; several look at the same one after the other."""
-    return tuple(iter_tokens(text))
-
-
-def paragraph_end(text: str, place: int) -> int | None:
-    """Where a blank line or a line of prose first follows `place`, in no literal."""
-    for token in tokens_of(text[place:]):
-        start, end = place + token.start, place + token.end
-        if token.kind is Kind.SPACE and "\n" in text[start:end]:
-            if blank := _BLANK_LINE.search(text, start, end):
-                return blank.start()
-            if _PROSE.match(text, end):
-                return start
-    return None
+    return first is not None and STATEMENT.match(text, first.start) is not None
 
 
 def _places(text: str) -> Iterator[int]:
@@ -180,7 +114,7 @@ def _places(text: str) -> Iterator[int]:
         if _stands_behind(_INSIDE_QUERY, text, before):
             continue
         if _stands_behind(_IN_PARENTHESES, text, before):
-            end = _closing_bracket(text, place, "(") if number == 0 else None
+            end = closing_bracket(text, place, "(") if number == 0 else None
             if end is None or _COMPOUND.match(text, end):
                 continue
         yield place
@@ -203,16 +137,8 @@ def _is_quoted(text: str, place: int, at: int) -> bool:
     """Whether a literal or comment of the statement from `place` on holds this character."""
     for token in iter_tokens(text[place:]):
         if place + token.end > at:
-            return place + token.start < at and _is_closed(text, place, token)
+            return place + token.start < at and is_closed(text, place, token)
     return False
-
-
-def _is_closed(text: str, place: int, token: Token) -> bool:
-    """Whether this is a literal or a comment, with an end of its own."""
-    if token.kind is Kind.COMMENT:
-        written = text[place + token.start : place + token.end]
-        return written.startswith("--") or written.endswith("*/")
-    return token.kind in (Kind.STRING, Kind.QUOTED)
 
 
 def _parted(text: str, places: list[int]) -> tuple[list[int], list[int]]:
@@ -227,7 +153,7 @@ def _parted(text: str, places: list[int]) -> tuple[list[int], list[int]]:
 def _last_wrapped_first(text: str, places: list[int]) -> list[int]:
     """The places, but those in quotes or backticks in turned order: a draft stands before what it
     is given up for."""
-    wrapped = [place for place in places if text.endswith(tuple(_WRAPPERS), 0, place)]
+    wrapped = [place for place in places if text.endswith(tuple(WRAPPERS), 0, place)]
     turned = dict(zip(wrapped, reversed(wrapped), strict=True))
     return [turned.get(place, place) for place in places]
 
@@ -240,7 +166,7 @@ def _paragraph(text: str, place: int) -> Iterator[Reading]:
 
 
 def _whole_readings(text: str, place: int) -> Iterator[Reading]:
-    opened = _search_before(_OPENED, text, place)
+    opened = search_before(OPENED, text, place)
     anchor = opened.start() if opened else place
     certain = _stands_behind(_LINE_START, text, anchor)
     announced = certain or bool(opened) or _stands_behind(_ANNOUNCED, text, anchor)
@@ -253,12 +179,8 @@ def _whole_readings(text: str, place: int) -> Iterator[Reading]:
         yield Reading(sql, start, end, announced=announced or certain, certain=certain)
 
 
-def _search_before(pattern: re.Pattern[str], text: str, place: int) -> re.Match[str] | None:
-    return pattern.search(text, max(0, place - _BEFORE), place)
-
-
 def _stands_behind(pattern: re.Pattern[str], text: str, place: int) -> bool:
-    return _search_before(pattern, text, place) is not None
+    return search_before(pattern, text, place) is not None
 
 
 def _unescaped(text: str, place: int) -> str:
@@ -276,30 +198,3 @@ def _json_character(escape: re.Match[str]) -> str:
         return str(read_json(f'"{escape[0]}"'))
     except UnreadableError:
         return escape[0][1:]
-
-
-def _closing_bracket(text: str, place: int, opener: str) -> int | None:
-    """Where the bracket closes that stands open before `place`; None where it does not."""
-    depth, closer = 0, _BRACKETS[opener]
-    for token in _code_of(text[place:]):
-        written = text[place + token.start : place + token.end]
-        if written == closer and depth == 0:
-            return place + token.start
-        depth += (written == opener) - (written == closer)
-    return None
-
-
-def _code_of(text: str) -> Iterator[Token]:
-    return (token for token in tokens_of(text) if token.kind not in _NO_CODE)
-
-
-def _statement_end(text: str) -> int:
-    """Behind the semicolon that no other statement follows, before a closing tag, or the end."""
-    for token, following in pairwise(chain(_code_of(text), (None,))):
-        assert token is not None, "only the last of a pair can be none"
-        written = text[token.start : token.end]
-        if written == ";" and not (following and _STATEMENT.match(text, following.start)):
-            return token.end
-        if written == "<" and _CLOSING_TAG.match(text, token.start):
-            return token.start
-    return len(text)

@@ -14,7 +14,8 @@ import msgspec
 
 from envbuild.episode.objects import MOST_PROSE, UnreadableError, read_object, starts_object
 from envbuild.episode.parse import CLOSE, OPEN
-from envbuild.episode.readings import QUERY, iter_ends, most_places, paragraph_end, tokens_of
+from envbuild.episode.readings import most_places
+from envbuild.episode.statement_ends import QUERY, iter_ends, paragraph_end, tokens_of
 from envbuild.episode.tries import Tries, prepares
 from envbuild.sql.text.tokens import Kind, iter_code
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from envbuild.episode.objects import UnreadableError, iter_objects, read_json
-from envbuild.episode.readings import QUERY, starts_statement
+from envbuild.episode.readings import starts_statement
+from envbuild.episode.statement_ends import QUERY
 
 MOST_OBJECTS = 64
 """Objects of a text that are looked into, the last ones."""
