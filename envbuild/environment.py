@@ -17,14 +17,12 @@ from typing import Any
 
 import msgspec
 
-from envbuild.episode.chat import Tokenizer, cut_at_stop, opens_thinking
+from envbuild.episode.chat import Tokenizer
 from envbuild.episode.database import EpisodeDatabase
-from envbuild.episode.final import final_sql
+from envbuild.episode.final import read_final
 from envbuild.episode.gate import gate_probability
-from envbuild.episode.parse import parse_completion
 from envbuild.episode.presets import check_settings, load_preset
 from envbuild.episode.prompts import Prompts, load_prompts
-from envbuild.episode.render import storable
 from envbuild.episode.running import QWEN
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
@@ -43,9 +41,9 @@ from envbuild.records.episode import (
 )
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
+from envbuild.records.reward import RewardBreakdown, RewardSettings
 from envbuild.records.verdict import Verdict
-from envbuild.reward.score import Variant, can_judge, score_answer
+from envbuild.reward.score import Variant, can_judge, score_answer, unscored_answer
 from envbuild.reward.tiers import settings_sha256
 from envbuild.signal.variants.store import VariantStore
 from envbuild.sql.executor import DEFAULT_LIMITS
@@ -169,24 +167,17 @@ class Environment:
         """
         row = self.row(episode.row_id)
         if episode.ended_by is EndedBy.SERVER_ERROR:
-            return RewardBreakdown(
-                episode_id=episode.episode_id,
-                row_id=episode.row_id,
-                tier=Tier.UNSCORED,
-                reward=None,
-                verdict=Verdict.SERVER_ERROR,
-                verdict_name=self.reward_settings.verdict,
-                constants_sha256=self._reward_sha256,
-            )
-        with closing(self._open_view(row)) as database:
-            breakdown = score_answer(
-                episode.sql,
-                session=database.session,
-                gold=self.gold(row),
-                schema=database.schema.schema,
-                settings=self.reward_settings,
-                variants=self._variants(row),
-            )
+            breakdown = unscored_answer(Verdict.SERVER_ERROR, self.reward_settings)
+        else:
+            with closing(self._open_view(row)) as database:
+                breakdown = score_answer(
+                    episode.sql,
+                    session=database.session,
+                    gold=self.gold(row),
+                    schema=database.schema.schema,
+                    settings=self.reward_settings,
+                    variants=self._variants(row),
+                )
         return msgspec.structs.replace(
             breakdown, episode_id=episode.episode_id, row_id=episode.row_id
         )
@@ -194,9 +185,8 @@ class Environment:
     def read_answer(self, row: ManifestRow | str, completion: str) -> str:
         """The SQL of a completion, read as a row's final turn; empty where there is none."""
         with closing(self._open_view(self.row(row))) as database:
-            said, _ = cut_at_stop(self.chat, storable(completion))
-            parsed = parse_completion(said, opened_thinking=opens_thinking(self.chat))
-            return storable(final_sql(parsed, Toolbox(database, self.settings).prepare))
+            prepare = Toolbox(database, self.settings).prepare
+            return read_final(completion, chat=self.chat, prepare=prepare)
 
     def renew_locks(self) -> None:
         """For a forked child: another thread of the parent may have been reading."""

@@ -1,9 +1,12 @@
 """Rewards with hidden variants: what one answer does on a variant holds up no other answer."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from envbuild.adapters.rollouts import Rollouts
 from envbuild.corpora.folder import open_corpora
 from envbuild.environment import Environment
 from envbuild.manifest.build import build_manifest
@@ -62,3 +65,21 @@ def test_a_wrong_answer_builds_no_variant(env: Environment) -> None:
     assert fresh._variant_store._kept_bytes() == 0
     assert score(fresh, "shop", GOLD).reward == 3.0
     assert fresh._variant_store._kept_bytes() > 0
+
+
+@pytest.mark.parametrize(("split", "scored"), [("train", 1), ("", 1), ("dev", 0), ("Test", 0)])
+def test_a_trainers_validation_rows_stay_on_their_own_database(
+    tmp_path: Path, split: str, scored: int
+) -> None:
+    question = Question(
+        corpus="c", question_id="q", db_id="shop", question="how many?", gold_sql=GOLD, split=split
+    )
+    write_corpus(tmp_path / "c", {"shop": SHOP}, [question])
+    settings = ManifestSettings(variants=1)
+    corpora = open_corpora(tmp_path / "c")
+    build_manifest(corpora, tmp_path / "m", settings=settings, workers=1, maker=make_variants)
+    rollouts = Rollouts(tmp_path / "m")
+    episode = rollouts.environment("default").new_episode("c/shop/q")
+    episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": GOLD}}))
+    (played,) = rollouts.finish_alone([episode])
+    assert (played.breakdown.reward, played.breakdown.variants_scored) == (3.0, scored)

@@ -12,11 +12,14 @@ from itertools import chain
 
 import msgspec
 
+from envbuild.episode.chat import cut_at_stop, opens_thinking
 from envbuild.episode.parse import Parsed, parse_completion
 from envbuild.episode.readings import Reading, iter_readings, starts_statement
+from envbuild.episode.render import storable
 from envbuild.episode.shield import Shielded, shielded
 from envbuild.episode.tries import Prepare, Tries, prepares
 from envbuild.episode.wrapped import unwrapped
+from envbuild.records.episode import ChatFormat
 from envbuild.records.execution import Outcome
 
 
@@ -59,6 +62,13 @@ def final_sql(parsed: Parsed, prepare: Prepare) -> str:
         if (found.parses and not best.parses) or not best.sql:
             best = found
     return best.sql
+
+
+def read_final(completion: str, *, chat: ChatFormat, prepare: Prepare) -> str:
+    """The SQL of a completion that is a final turn as a whole; empty where there is none."""
+    said, _ = cut_at_stop(chat, storable(completion))
+    parsed = parse_completion(said, opened_thinking=opens_thinking(chat))
+    return storable(final_sql(parsed, prepare))
 
 
 class _Search:

@@ -53,7 +53,7 @@ def score_answer(
     answered = sql is not None and sql.strip() != ""
     if not stored.ok:
         verdict = outcome_verdict(None, stored)
-        return _breakdown(Tier.UNSCORED, verdict or Verdict.GOLD_ERROR, settings)
+        return unscored_answer(verdict or Verdict.GOLD_ERROR, settings)
     if sql is None or not answered:
         return _breakdown(Tier.INVALID, Verdict.NO_PREDICTION, settings)
     predicted = session.run(sql)
@@ -79,6 +79,13 @@ def score_answer(
         variants_scored=scored,
         variants_matched=matched,
     )
+
+
+def unscored_answer(
+    verdict: Verdict, settings: RewardSettings = DEFAULT_SETTINGS
+) -> RewardBreakdown:
+    """The breakdown of an answer that nobody can judge, which is null and never 0."""
+    return _breakdown(Tier.UNSCORED, verdict, settings)
 
 
 def can_judge(gold: GoldResult) -> bool:
