@@ -108,6 +108,24 @@ def test_columns_are_known_for_empty_and_duplicate_results(session: Session) -> 
     assert session.run("SELECT amt AS x, id AS x FROM orders").rows == ((10, 1), (20, 2))
 
 
+def test_functions_in_a_tables_own_expressions_are_known_in_any_case(tmp_path: Path) -> None:
+    path = tmp_path / "own.sqlite"
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "CREATE TABLE t(a, b DEFAULT CURRENT_TIMESTAMP, c DEFAULT (DATE('now')),"
+        " d DEFAULT (ABS(-5)), e AS (UPPER(a)) STORED, f AS (Instr(a, 'x')));"
+        "INSERT INTO t(a, b, c) VALUES ('x', 'now', 'today');"
+        "CREATE VIEW v AS SELECT LOWER(e) AS h FROM t; CREATE INDEX i ON t(LENGTH(a))"
+    )
+    connection.close()
+    with Session.open_file(path) as session:
+        row = ("x", "now", "today", 5, "X", 1)
+        assert session.run("SELECT a, b, c, d, e, f FROM t").rows == (row,)
+        assert session.run("SELECT h FROM v, t WHERE LENGTH(a) = 1").rows == (("x",),)
+        for refused in ("LOAD_EXTENSION('x')", "Load_Extension('x')", "FTS3_TOKENIZER('x')"):
+            assert not session.run(f"SELECT {refused}").ok
+
+
 def test_undecodable_text_is_shown_and_flagged(session: Session) -> None:
     result = session.run(
         "SELECT t, x'ff' AS b, t AS t FROM texts ORDER BY id DESC -- newest; first"

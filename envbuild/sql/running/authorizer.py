@@ -112,6 +112,8 @@ class Authorizer:
             kind = _KINDS.get(second)
             if kind == _PLAIN:
                 return _ALLOW
+            if kind is None and second:  # a default or a stored expression keeps its spelling
+                kind = _KINDS.get(fold_name(second))
             if kind is not None:
                 self.slow_calls += kind == _SLOW
                 self.unstoppable |= kind == _UNSTOPPABLE
