@@ -91,27 +91,26 @@ class Toolbox:
     ) -> ToolCall:
         name = self._table(table_name)
         column = self._column(name, column_name)
-        return self._select(
-            f"SELECT DISTINCT {quote_name(column)} FROM {quote_name(name)}", limit, named=True
-        )
+        sql = f"SELECT DISTINCT {quote_name(column)} FROM {quote_name(name)}"
+        return self._select(sql, limit, header=False)
 
     def _run_query(self, sql: str) -> ToolCall:
         result = self._query(sql, self.settings.shown_rows)
-        # Names that the policy did not write itself come from a `*`.
-        shown = self._shown(result, named=all(name in sql for name in result.columns))
-        return msgspec.structs.replace(shown, sql=sql, outcome=result.outcome.value)
+        return msgspec.structs.replace(
+            self._shown(result), sql=sql, outcome=result.outcome.value
+        )
 
-    def _select(self, sql: str, limit: int | None, *, named: bool = False) -> ToolCall:
+    def _select(self, sql: str, limit: int | None, *, header: bool = True) -> ToolCall:
         rows = self.settings.shown_rows if limit is None else int(limit)
-        return self._shown(self._query(sql, rows), named=named)
+        return self._shown(self._query(sql, rows), header=header)
 
-    def _shown(self, result: QueryResult, *, named: bool) -> ToolCall:
-        """The rows, under their columns' names unless the policy has `named` them."""
+    def _shown(self, result: QueryResult, *, header: bool = True) -> ToolCall:
+        """The rows, under a `header` of their columns' names."""
         if result.outcome not in _RAN:
             return ToolCall(tool="", result=f"Error: {result.error}", failed=True)
         cells = self.settings.cell_characters
         lines = []
-        if not named:
+        if header:
             names = (render_cell(name, characters=cells) for name in result.columns)
             lines.append(f"columns: {' | '.join(names)}")
         lines.append(render_rows(result.rows, cell_characters=cells) or "(no rows)")

@@ -54,12 +54,26 @@ def test_rows_are_capped_and_said_to_be(shop: Path) -> None:
     )
     assert sample.rows == 2
     ran = use(shop, "run_query", sql="SELECT id FROM customer")
-    assert ran.result == "1\n2\n3\n4\n5\n(the first 5 rows; there are more)"
-    assert use(shop, "run_query", sql="SELECT id FROM customer LIMIT 5").result == "1\n2\n3\n4\n5"
-    assert use(shop, "run_query", sql="SELECT 1 WHERE 0").result == "(no rows)"
+    assert ran.result == "columns: id\n1\n2\n3\n4\n5\n(the first 5 rows; there are more)"
+    five = use(shop, "run_query", sql="SELECT id FROM customer LIMIT 5")
+    assert five.result == "columns: id\n1\n2\n3\n4\n5"
+    assert use(shop, "run_query", sql="SELECT 1 WHERE 0").result == "columns: 1\n(no rows)"
     assert use(shop, "sample_rows", table_name="lonely").result == "columns: n\n1\nNone\n3"
     cities = use(shop, "distinct_values", table_name="customer", column_name="CITY")
     assert cities.result == "None\nBern"
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT * FROM lonely", "n"),  # a name that is part of the table's
+        ("SELECT n FROM lonely", "n"),
+        ("SELECT * FROM (SELECT n AS lone FROM lonely)", "lone"),
+        ("SELECT n, n + 1 FROM lonely", "n | n + 1"),
+    ],
+)
+def test_a_query_always_shows_its_columns_names(shop: Path, sql: str, names: str) -> None:
+    assert use(shop, "run_query", sql=sql).result.startswith(f"columns: {names}\n")
 
 
 @pytest.mark.parametrize(
@@ -192,16 +206,17 @@ def test_a_row_is_cells_with_bars() -> None:
     ],
 )
 def test_a_cell_that_reads_as_our_own_words_is_quoted(shop: Path, words: str) -> None:
-    assert use(shop, "run_query", sql=f"SELECT '{words}', 1").result == f"'{words}' | 1"
-    inside = use(shop, "run_query", sql=f"SELECT 1, '{words}'").result
-    assert inside.startswith("1 | ") and words in inside
+    first = use(shop, "run_query", sql=f"SELECT '{words}' AS a, 1 AS b").result
+    assert first == f"columns: a | b\n'{words}' | 1"
+    inside = use(shop, "run_query", sql=f"SELECT 1 AS a, '{words}' AS b").result
+    assert inside.startswith("columns: a | b\n1 | ") and words in inside
 
 
 @pytest.mark.parametrize(
     "text", ["(555) 123", "(no)", "columns", "Errors: 3", "[4]", "a (2 bytes)"]
 )
 def test_ordinary_text_stands_without_quotes(shop: Path, text: str) -> None:
-    assert use(shop, "run_query", sql=f"SELECT '{text}'").result == text
+    assert use(shop, "run_query", sql=f"SELECT '{text}' AS a").result == f"columns: a\n{text}"
 
 
 def test_a_long_observation_is_cut_and_says_so(shop: Path) -> None:
