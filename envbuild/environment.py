@@ -31,6 +31,7 @@ from envbuild.episode.views import ViewCache
 from envbuild.errors import StateError
 from envbuild.manifest.judging import Judging
 from envbuild.manifest.read import Manifest, open_manifest
+from envbuild.records.corpus import is_evaluation_split
 from envbuild.records.episode import (
     ChatFormat,
     EndedBy,
@@ -135,7 +136,7 @@ class Environment:
         `count_tokens` counts instead of the environment's tokenizer.
         """
         row = self.row(row)
-        options = self._options(candidate=candidate, step=step, policy=policy)
+        options = self._options(row, candidate=candidate, step=step, policy=policy)
         return TextEpisode(
             _task(row),
             self._open_view(row),
@@ -155,7 +156,7 @@ class Environment:
     ) -> TokenEpisode:
         """An episode of its own over token ids; see `new_episode`."""
         row = self.row(row)
-        options = self._options(candidate=candidate, step=step, policy=policy)
+        options = self._options(row, candidate=candidate, step=step, policy=policy)
         return TokenEpisode(_task(row), self._open_view(row), tokenizer=tokenizer, **options)
 
     def score(self, episode: Episode) -> RewardBreakdown:
@@ -256,14 +257,21 @@ class Environment:
             raise StateError("no episode: call reset first")
         return self._current
 
-    def _options(self, *, candidate: int, step: int | None, policy: str) -> dict[str, Any]:
+    def _is_evaluation(self, row: ManifestRow) -> bool:
+        """The settings say so, or the row's split: then no submit gate and no hidden variants."""
+        return self.settings.evaluation or is_evaluation_split(row.split)
+
+    def _options(
+        self, row: ManifestRow, *, candidate: int, step: int | None, policy: str
+    ) -> dict[str, Any]:
+        gate = 0.0 if self._is_evaluation(row) else gate_probability(step, self.settings)
         return {
             "settings": self.settings,
             "prompts": self.prompts,
             "chat": self.chat,
             "seed": self.seed,
             "candidate": candidate,
-            "gate_probability": gate_probability(step, self.settings),
+            "gate_probability": gate,
             "policy": policy,
             "reward_sha256": self._reward_sha256,
         }
@@ -277,11 +285,11 @@ class Environment:
         )
 
     def _variants(self, row: ManifestRow) -> Iterator[Variant]:
-        """The row's hidden variants; none at evaluation, which has databases of its own.
+        """The row's hidden variants; none at evaluation, whose rows are judged as published.
 
         Each is built when it is reached, and takes one query at a time: a session's own rule.
         """
-        if self.settings.evaluation:
+        if self._is_evaluation(row):
             return
         visible = self._judging.database_path(row)
         for name in row.variants:

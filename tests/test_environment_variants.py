@@ -9,6 +9,7 @@ import pytest
 from envbuild.adapters.rollouts import Rollouts
 from envbuild.corpora.folder import open_corpora
 from envbuild.environment import Environment
+from envbuild.episode.text_episode import TextEpisode
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
@@ -67,8 +68,15 @@ def test_a_wrong_answer_builds_no_variant(env: Environment) -> None:
     assert fresh._variant_store._kept_bytes() > 0
 
 
+def play(episode: TextEpisode, sql: str) -> Episode:
+    """Runs the query, as a submit gate asks, and submits it."""
+    for tool in ("run_query", "submit_sql"):
+        episode.feed(json.dumps({"tool": tool, "args": {"sql": sql}}))
+    return episode.record()
+
+
 @pytest.mark.parametrize(("split", "scored"), [("train", 1), ("", 1), ("dev", 0), ("Test", 0)])
-def test_a_trainers_validation_rows_stay_on_their_own_database(
+def test_evaluation_rows_are_judged_on_their_own_database_whoever_judges(
     tmp_path: Path, split: str, scored: int
 ) -> None:
     question = Question(
@@ -79,7 +87,11 @@ def test_a_trainers_validation_rows_stay_on_their_own_database(
     corpora = open_corpora(tmp_path / "c")
     build_manifest(corpora, tmp_path / "m", settings=settings, workers=1, maker=make_variants)
     rollouts = Rollouts(tmp_path / "m")
-    episode = rollouts.environment("default").new_episode("c/shop/q")
-    episode.feed(json.dumps({"tool": "submit_sql", "args": {"sql": GOLD}}))
-    (played,) = rollouts.finish_alone([episode])
-    assert (played.breakdown.reward, played.breakdown.variants_scored) == (3.0, scored)
+    env = Environment.open(tmp_path / "m")
+    for sql in (GOLD, "SELECT 2"):  # by luck the gold's result on the shop's own rows
+        episode = env.new_episode("c/shop/q", step=0)
+        record = play(episode, sql)
+        breakdown = env.score(record)
+        assert rollouts.finish_alone([episode])[0].breakdown == breakdown
+        assert (record.gated, breakdown.variants_scored) == (scored == 1, scored)
+        assert (breakdown.reward == 3.0) is (sql == GOLD or not scored)

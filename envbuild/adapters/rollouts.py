@@ -71,7 +71,7 @@ class Rollouts:
         self.seed = seed
         self.changes = settings or {}
         self._views = ViewCache()
-        self._environments: dict[tuple[str, str, int, bool], Environment] = {}
+        self._environments: dict[tuple[str, str, int], Environment] = {}
         self._lock = threading.Lock()
 
     @cached_property
@@ -105,14 +105,12 @@ class Rollouts:
         *,
         schema: str = "withheld",
         gate_steps: int = 80,
-        evaluation: bool = False,
     ) -> Environment:
         """The environment of a preset; all of them share the manifest and its views."""
-        key = (preset, schema, gate_steps, evaluation)
+        key = (preset, schema, gate_steps)
         with self._lock:
             if key not in self._environments:
-                changes = {"schema": schema, "gate_steps": gate_steps, "evaluation": evaluation}
-                changes |= self.changes
+                changes = {"schema": schema, "gate_steps": gate_steps, **self.changes}
                 self._environments[key] = Environment(
                     self.manifest,
                     settings=load_preset(preset, **changes),
@@ -182,10 +180,7 @@ class Rollouts:
     def _finish(self, episode: RunningEpisode, *, attempt: int) -> Played:
         record = episode.record()
         episode.close()
-        # No preset changes a score; a trainer's validation is an evaluation (SIGNAL 7).
-        split = self.environment("default").row(record.row_id).split
-        evaluation = split.lower() in EVALUATION_SPLITS
-        breakdown = self.environment("default", evaluation=evaluation).score(record)
+        breakdown = self.environment("default").score(record)  # no preset changes a score
         return Played(episode=record, breakdown=breakdown, group_seen=False, attempt=attempt)
 
     def environment_of(self, ticket: Ticket) -> Environment:

@@ -10,7 +10,7 @@ import msgspec
 
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.gold_sessions import GoldSessions
-from envbuild.records.corpus import EVALUATION_SPLITS, DatabaseRow, Question, Reject
+from envbuild.records.corpus import DatabaseRow, Question, Reject, is_evaluation_split
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
@@ -190,9 +190,7 @@ class GoldSubject:
         Whoever looks a question up must find what is wrong with its gold.
         """
         phrasings = Counter(question.question_id for question in self.questions)
-        trained = {
-            q.question_id for q in self.questions if q.split.lower() not in EVALUATION_SPLITS
-        }
+        trained = {q.question_id for q in self.questions if not is_evaluation_split(q.split)}
         for question_id, count in phrasings.items():
             yield msgspec.structs.replace(
                 draft,

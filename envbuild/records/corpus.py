@@ -6,6 +6,11 @@ EVALUATION_SPLITS = ("dev", "mini_dev", "test", "val", "validation")
 """Splits, in lower case, whose questions measure a model and never train it."""
 
 
+def is_evaluation_split(split: str) -> bool:
+    """True for a split of EVALUATION_SPLITS, however its name is capitalised."""
+    return split.lower() in EVALUATION_SPLITS
+
+
 class DatabaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One database as its source holds it: DDL and row payload, or a ready SQLite file."""
 
