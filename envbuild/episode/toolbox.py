@@ -96,9 +96,7 @@ class Toolbox:
 
     def _run_query(self, sql: str) -> ToolCall:
         result = self._query(sql, self.settings.shown_rows)
-        return msgspec.structs.replace(
-            self._shown(result), sql=sql, outcome=result.outcome.value
-        )
+        return msgspec.structs.replace(self._shown(result), sql=sql, outcome=result.outcome.value)
 
     def _select(self, sql: str, limit: int | None, *, header: bool = True) -> ToolCall:
         rows = self.settings.shown_rows if limit is None else int(limit)
