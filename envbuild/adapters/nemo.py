@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import Rollouts, next_candidate, shared_rollouts
+from envbuild.adapters.rollouts import Rollouts, candidate_number, shared_rollouts
 from envbuild.episode.final import final_sql
 from envbuild.episode.parse import parse_completion
 from envbuild.episode.text_episode import TextEpisode
@@ -35,6 +35,8 @@ except ModuleNotFoundError as e:
         "the NeMo Gym server", str(e.name), "pip install '.[nemo-gym]' in a checkout on Python 3.12"
     ) from e
 
+ROLLOUT_INDEX = "_ng_rollout_index"
+"""The field in which NeMo's rollout collection numbers the repeats of a row."""
 OVER = "The episode is over: the answer is recorded."
 
 
@@ -95,12 +97,13 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
     ) -> BaseSeedSessionResponse:
         """Opens the row's episode for this session."""
         ticket = msgspec.json.decode(body.env_json, type=Ticket)
+        given = (body.model_extra or {}).get(ROLLOUT_INDEX)
         rollouts = self._rollouts()
         session = request.session[SESSION_ID_KEY]
         if (left := self._episodes.pop(session, None)) is not None:
             left.close()
         self._episodes[session] = await asyncio.to_thread(
-            rollouts.start_text, ticket, candidate=next_candidate(ticket)
+            rollouts.start_text, ticket, candidate=candidate_number(given)
         )
         return BaseSeedSessionResponse()
 

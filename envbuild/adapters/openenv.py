@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import Rollouts
+from envbuild.adapters.rollouts import Rollouts, candidate_number
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.errors import MissingDependencyError, OutputError, StateError
 
@@ -78,14 +78,15 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
         row_id: str = "",
         split: str = "train",
         index: int = 0,
-        candidate: int = 0,
+        candidate: int | None = None,
         step: int | None = None,
         preset: str = "default",
         **_: Any,
     ) -> Shown:
         """Opens an episode on a row, named or picked from a split.
 
-        `step` is the training step that sets the submit gate; without one it is open.
+        `step` is the training step that sets the submit gate; without one it is open. `candidate`
+        is the episode's number within its group: the same number draws the same gate.
         """
         self.close()
         row_id = row_id or self.get_task(split, index)["id"]
@@ -96,7 +97,7 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
             schedule_step=step or 0,
             preset=preset,
         )
-        episode = self.rollouts.start_text(ticket, candidate=candidate)
+        episode = self.rollouts.start_text(ticket, candidate=candidate_number(candidate))
         self.episode = episode
         self._state = EpisodeState(episode_id=episode_id, step_count=0, row_id=row_id)
         request = episode.next_request()

@@ -5,8 +5,8 @@ back to be scored, as a whole group where the trainer shows one.
 """
 
 import os
+import secrets
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, cached_property
@@ -208,19 +208,13 @@ def shared_rollouts(manifest: str | Path | None = None, *, rerun_golds: bool = F
     return _opened(str(Path(folder).absolute()), rerun)
 
 
-def next_candidate(ticket: Ticket) -> int:
-    """A number within the group for a trainer that does not say which member an episode is.
+def candidate_number(given: int | str | None) -> int:
+    """An episode's number within its group, on which its submit gate is drawn.
 
-    Counted a row and step in this process: members get different submit-gate draws.
+    It is the trainer's own where the trainer gives one. Otherwise it is drawn by the system, since
+    no process knows which members the others play: two of a group must not share their gate.
     """
-    key = (ticket.row_id, ticket.schedule_step)
-    with _counting:
-        _candidates[key] += 1
-        return _candidates[key] - 1
-
-
-_candidates: Counter[tuple[str, int]] = Counter()
-_counting = threading.Lock()
+    return secrets.randbits(31) if given is None else int(given)
 
 
 def _is_set(variable: str) -> bool:

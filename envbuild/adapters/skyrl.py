@@ -17,7 +17,7 @@ import msgspec
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.layouts.skyrl import ENV_CLASS
-from envbuild.adapters.rollouts import next_candidate, shared_rollouts
+from envbuild.adapters.rollouts import candidate_number, shared_rollouts
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.errors import MissingDependencyError, StateError, UnknownNameError
 
@@ -68,8 +68,7 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
         self.mode = mode
         self.rollouts = shared_rollouts(manifest, rerun_golds=rerun_golds)
         self.ticket = msgspec.json.decode(extras["env_json"], type=Ticket)
-        given = extras.get("candidate")
-        self.candidate = next_candidate(self.ticket) if given is None else int(given)
+        self.candidate = candidate_number(extras.get("candidate"))
         self.episode: TextEpisode | None = None
         self.played: Played | None = None
 

@@ -16,7 +16,7 @@ from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.layouts.skyrl import ENV_CLASS
 from envbuild.adapters.rendezvous import Rendezvous
-from envbuild.adapters.rollouts import shared_rollouts
+from envbuild.adapters.rollouts import candidate_number, shared_rollouts
 from envbuild.episode.chat import HubTokenizer
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.errors import MissingDependencyError
@@ -113,7 +113,7 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
             shared_rollouts().start_tokens,
             msgspec.json.decode(env_extras["env_json"], type=Ticket),
             tokenizer=HubTokenizer(self.tokenizer),
-            candidate=0 if trajectory_id is None else trajectory_id.repetition_id,
+            candidate=candidate_number(getattr(trajectory_id, "repetition_id", None)),
         )
         session = uuid4().hex if trajectory_id is None else trajectory_id.to_string()
         try:

@@ -13,7 +13,7 @@ import msgspec
 
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import next_candidate, shared_rollouts
+from envbuild.adapters.rollouts import candidate_number, shared_rollouts
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.errors import MissingDependencyError
 from envbuild.io.parquet import open_parquet
@@ -121,7 +121,7 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):  # type: ignore[misc]  #
         rollouts = shared_rollouts(data.manifest or None, rerun_golds=data.rerun_golds)
         ticket = msgspec.json.decode(data.env_json, type=Ticket)
         episode = await asyncio.to_thread(
-            rollouts.start_text, ticket, candidate=next_candidate(ticket)
+            rollouts.start_text, ticket, candidate=candidate_number(None)
         )
         try:
             await _converse(episode, model=ctx.model, endpoint=endpoint, secret=secret)

@@ -1,3 +1,4 @@
+import multiprocessing
 import threading
 from pathlib import Path
 
@@ -6,8 +7,9 @@ import pytest
 
 from envbuild.adapters.completions import completion_rewards, completion_text
 from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import Rollouts, next_candidate, shared_rollouts
+from envbuild.adapters.rollouts import Rollouts, candidate_number, shared_rollouts
 from envbuild.adapters.verl.reward import compute_score
+from envbuild.episode.gate import draw_gate
 from envbuild.errors import ConfigurationError
 from tests.adapters.questions import QUESTIONS, call, make_manifest
 
@@ -89,6 +91,10 @@ def test_the_last_assistant_message_is_the_answer() -> None:
     assert completion_text([]) == ""
 
 
-def test_members_of_a_group_get_numbers_of_their_own() -> None:
-    a, b = (Ticket(row_id=name, manifest_sha256="numbers") for name in "ab")
-    assert [next_candidate(t) for t in (a, b, a, a, b)] == [0, 0, 1, 2, 1]
+def test_members_of_a_group_get_numbers_of_their_own_in_every_process() -> None:
+    assert [candidate_number(given) for given in (0, 7, "3")] == [0, 7, 3]
+    with multiprocessing.get_context("fork").Pool(2) as workers:
+        numbers = workers.map(candidate_number, [None] * 64, chunksize=1)
+    assert len(set(numbers)) == 64
+    gates = [draw_gate(0.5, seed=0, row_id="r", candidate=number) for number in numbers]
+    assert 8 < sum(gates) < 56  # a fair draw is outside once in 10**9

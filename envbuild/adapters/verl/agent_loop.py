@@ -15,7 +15,7 @@ from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.layouts.verl import AGENT
 from envbuild.adapters.rendezvous import Rendezvous
-from envbuild.adapters.rollouts import Rollouts, shared_rollouts
+from envbuild.adapters.rollouts import Rollouts, candidate_number, shared_rollouts
 from envbuild.episode.chat import HubTokenizer
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.errors import MissingDependencyError
@@ -78,7 +78,7 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
             rollouts.start_tokens,
             ticket,
             tokenizer=HubTokenizer(self.tokenizer),
-            candidate=int(row.get("session_id", 0)),
+            candidate=candidate_number(row.get("session_id")),
             # verl counts steps from 1
             step=None if step is None else max(0, int(step) - 1),
         )
