@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import envbuild.cli
 from envbuild import __version__
-from envbuild.cli.options import BUG, INTERRUPTED, PIPE_CLOSED, USAGE
+from envbuild.cli.options import BUG, INTERRUPTED, PIPE_CLOSED, USAGE, warn
 from envbuild.cli.streams import drop_stdout, prepare_streams
 from envbuild.errors import EnvbuildError, OperatorError
 
@@ -82,13 +82,13 @@ def main() -> None:
             _say_interrupted()
         raise
     except OperatorError as e:
-        typer.echo(f"envbuild: {e}", err=True)
+        warn(f"envbuild: {e}")
         sys.exit(USAGE)
     except KeyboardInterrupt:
         _say_interrupted()
         sys.exit(INTERRUPTED)
     except EnvbuildError as e:
-        typer.echo(f"envbuild: {e}", err=True)
+        warn(f"envbuild: {e}")
         sys.exit(USAGE)
     except OSError as e:
         if e.errno == errno.EPIPE:
@@ -97,7 +97,7 @@ def main() -> None:
             _end_as_bug()
         drop_stdout()
         what = f"cannot use {e.filename}" if e.filename else "cannot write the output"
-        typer.echo(f"envbuild: {what}: {e.strerror}", err=True)
+        warn(f"envbuild: {what}: {e.strerror}")
         sys.exit(USAGE)
     except Exception:  # noqa: BLE001 - the one place where our own bugs end
         _end_as_bug()

@@ -43,9 +43,10 @@ def ask(
     Example: envbuild ask --db shop.sqlite --question "How many orders did Ann make?"
     --base-url http://127.0.0.1:8000/v1 --model NAME
     """
-    from envbuild.cli.rollout_command import printable, show_turn
+    from envbuild.cli.rollout_command import show_turn
     from envbuild.episode.presets import load_preset
     from envbuild.episode.views import open_database
+    from envbuild.records.counted import printable
     from envbuild.rollout.agent import Agent
     from envbuild.rollout.generate import ServerGenerate
 
@@ -103,18 +104,14 @@ def _returned(result: "QueryResult | None", error: str) -> dict[str, object]:
 
 
 def _show_rows(result: "QueryResult") -> None:
-    from envbuild.cli.rollout_command import printable
     from envbuild.cli.tables import print_table
-
-    def plain(text: object) -> str:
-        """A table reads square brackets as styles, which a user's own text must not be."""
-        return printable(str(text))
+    from envbuild.records.counted import printable
 
     if not result.columns:
         typer.echo(printable(result.error))
         return
-    shown = [["NULL" if cell is None else plain(cell) for cell in row] for row in result.rows[:50]]
-    print_table([plain(column) for column in result.columns], shown)
+    shown = [["NULL" if cell is None else cell for cell in row] for row in result.rows[:50]]
+    print_table(result.columns, shown)
     if len(result.rows) > len(shown) or not result.ok:
         more = "" if result.ok else "more than "
         typer.echo(f"{more}{len(result.rows)} rows; the first {len(shown)} are shown")

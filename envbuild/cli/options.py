@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from envbuild.records.counted import printable
+
 OK, FINDINGS, USAGE, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 """Exit codes; 141 is what a shell shows of a tool that a closed pipe ends (128 + SIGPIPE)."""
 
@@ -76,4 +78,4 @@ def print_json(command: str, document: dict[str, Any]) -> None:
 
 def warn(sentence: str) -> None:
     """A sentence for the operator, on stderr."""
-    typer.echo(sentence, err=True)
+    typer.echo(printable(sentence), err=True)

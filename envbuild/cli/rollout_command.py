@@ -1,7 +1,6 @@
 """`envbuild rollout`: episodes against an OpenAI-compatible server."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,17 +195,9 @@ async def _run(
 def show_turn(request: "TextRequest", completion: str, observation: str) -> None:
     """One turn on stderr, as `--trace` shows it."""
     warn(f"--- {request.kind} turn, at most {request.max_new_tokens} tokens")
-    warn(printable(completion).strip() or "(nothing)")
+    warn(completion.strip() or "(nothing)")
     if observation:
-        warn("\n".join(f"    {line}" for line in printable(observation).split("\n")))
-
-
-def printable(text: str) -> str:
-    """`text` with its control characters escaped, for a terminal that would obey them."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
-
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+        warn("\n".join(f"    {line}" for line in observation.split("\n")))
 
 
 def _sampling(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from envbuild.records.counted import printable
+
 FOLDED, WIDEST = 12, 10_000
 """Characters: the narrowest that a longer text is folded to; more than any table has."""
 
@@ -31,16 +33,17 @@ def print_table(
     from rich.measure import Measurement
     from rich.text import Text
 
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
     # Text, not str: a cell may hold what rich would take for markup
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for position, header in enumerate(headers):
-        widest = max((cell_len(str(row[position])) for row in rows), default=0)
+    for position, header in enumerate(map(printable, headers)):
+        widest = max((cell_len(row[position]) for row in cells), default=0)
         if position in right:
             table.add_column(Text(header), justify="right", no_wrap=True, min_width=widest)
         else:
             table.add_column(Text(header), overflow="fold", min_width=min(widest, FOLDED))
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+    for row in cells:
+        table.add_row(*map(Text, row))
     screen = console()
     unbounded = screen.options.update(max_width=WIDEST)
     screen.width = max(screen.width, Measurement.get(screen, unbounded, table).minimum)
@@ -48,14 +51,14 @@ def print_table(
         screen.print(table)
     lines = drawn.get().splitlines()
     if title:  # above the table, not in its width
-        lines[:1] = [title]
+        lines[:1] = [printable(title)]
     print("\n".join(line.rstrip() for line in lines))
 
 
 def print_wrapped(text: str) -> None:
     """A sentence on stdout, broken between words at the terminal's width."""
     width = console().width
-    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
+    print(textwrap.fill(printable(text), width, break_long_words=False, break_on_hyphens=False))
 
 
 def draws_blocks() -> bool:

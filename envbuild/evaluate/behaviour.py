@@ -82,14 +82,14 @@ def call_arguments(call: ToolCall) -> Mapping[str, object]:
     """The call's arguments; empty where they were not an object."""
     try:
         return msgspec.json.decode(call.arguments, type=dict[str, object])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return {}
 
 
 def _canonical(arguments: str) -> str:
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted").decode()
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return arguments
 
 

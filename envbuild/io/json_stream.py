@@ -72,6 +72,8 @@ def decode_json(text: str | bytes) -> Any:
     """
     try:
         return msgspec.json.decode(text)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON is nested too deeply to be read") from None
     except msgspec.DecodeError:
         try:
             return json.loads(text, parse_constant=lambda name: _CONSTANTS[name])

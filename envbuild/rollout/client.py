@@ -5,13 +5,17 @@ alone, for servers that refuse the others (`transformers serve` answers 422 to t
 """
 
 import asyncio
+import json
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
+import msgspec
 
 from envbuild.engine.seeds import completion_seed
 from envbuild.errors import ConfigurationError, OperatorError, UnknownNameError
+from envbuild.io.json_stream import decode_json
+from envbuild.records.counted import printable
 from envbuild.records.episode import TextRequest
 from envbuild.records.rollout import Completion, Sampling
 from envbuild.rollout.window import read_overflow
@@ -22,6 +26,12 @@ FIRST_WAIT = 0.5
 """Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
 MOST_SHORTENED = 16
 """Shorter token limits tried where a request does not fit; halving needs 12 for 4,096 tokens."""
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Of one answer, unpacked: 4,096 tokens of the longest kind, escaped, are a fifth of that."""
+MAX_ERROR_BYTES = 64 * 1024
+"""Of an answer that is an error: no more of it is looked at."""
+_ENCODINGS = frozenset(("", "identity", "gzip", "deflate"))
+"""One layer of these unpacks at most a thousand times larger; others, or several, know no bound."""
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 _OPERATOR = frozenset((401, 403, 404))
 _VLLM_FIELDS = {
@@ -44,6 +54,24 @@ class WindowFullError(CompletionError):
     """The context so far fills the window: nothing more can be sampled, by no server's fault."""
 
 
+Tokens = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+class _Choice(msgspec.Struct):
+    text: str | None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    completion_tokens: Tokens | None = None
+    prompt_tokens: Tokens | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: _Usage | None = None
+
+
 class CompletionsClient:
     """Completions of one model behind one base URL; use as an async context manager."""
 
@@ -59,7 +87,7 @@ class CompletionsClient:
         connections: int = 256,
         retries: int = RETRIES,
     ) -> None:
-        """`seconds` bounds one request.
+        """`seconds` bounds one request, from its start to the last byte of its answer.
 
         `api_key` goes out as a bearer token, and into no message or record, whatever the server
         says. Raises UnknownNameError for another dialect, ConfigurationError for a key that no
@@ -75,12 +103,16 @@ class CompletionsClient:
         self.sampling = sampling
         self.dialect = dialect
         self.retries = retries
+        self.seconds = seconds
+        self._free = asyncio.Semaphore(connections)
+        """Waiting for a connection is no part of a request's time."""
         self._answered = False
         """A server that never answered is not waited for as long as one that went away."""
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(seconds, connect=10.0),
             limits=httpx.Limits(max_connections=connections),
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            headers={"Accept-Encoding": "gzip, deflate"}
+            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
         )
 
     async def __aenter__(self) -> "CompletionsClient":
@@ -102,9 +134,11 @@ class CompletionsClient:
             wait = FIRST_WAIT * 2**attempt
             payload = self._payload(request, limit, seed)
             try:
-                response = await self._http.post(f"{self.base_url}/completions", json=payload)
+                response, content = await self._post(payload)
+            except TimeoutError:
+                last = f"no whole answer within {self.seconds:g} seconds"
             except httpx.ConnectError as e:
-                last = f"no server at {self.base_url}: {e}"
+                last = f"no server at {self.base_url}: {self._shown(str(e))}"
                 if attempt >= min(self.retries, self.retries if self._answered else 1):
                     raise ServerUnreachableError(last) from e
             except (httpx.InvalidURL, httpx.UnsupportedProtocol) as e:
@@ -112,14 +146,15 @@ class CompletionsClient:
                     f"--base-url {self.base_url!r} is no http:// or https:// URL: {e}"
                 ) from e
             except httpx.RequestError as e:  # broken off, too slow, or not to be decoded
-                last = f"{type(e).__name__}: {e}".rstrip(": ")
+                last = self._shown(f"{type(e).__name__}: {e}").rstrip(": ")
             else:
                 self._answered = True
                 if response.status_code == 200:
-                    return self._completion(response)
-                last = f"status {response.status_code}: {self._said(response)}"
-                self._refuse_lasting(response, last)
-                if overflow := read_overflow(response.status_code, response.text):
+                    return self._completion(content)
+                said = content[:MAX_ERROR_BYTES].decode(errors="replace")
+                last = f"status {response.status_code}: {self._shown(said)}"
+                self._refuse_lasting(response.status_code, said, last)
+                if overflow := read_overflow(response.status_code, said):
                     limit, shortened = overflow.shorter(limit), shortened + 1
                     if limit and shortened <= MOST_SHORTENED:
                         continue
@@ -134,34 +169,63 @@ class CompletionsClient:
             await asyncio.sleep(wait)
             attempt += 1
 
-    def _refuse_lasting(self, response: httpx.Response, said: str) -> None:
+    async def _post(self, payload: dict[str, Any]) -> tuple[httpx.Response, bytes]:
+        """The answer and its body. Raises CompletionError for one too large to be a completion."""
+        content = bytearray()
+        url = f"{self.base_url}/completions"
+        async with (
+            self._free,
+            asyncio.timeout(self.seconds),
+            self._http.stream("POST", url, json=payload) as response,
+        ):
+            encoding = response.headers.get("Content-Encoding", "").strip().lower()
+            if encoding not in _ENCODINGS:
+                raise CompletionError(
+                    f"the server's answer is packed as {self._shown(encoding)}, which was not "
+                    "asked for"
+                )
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise CompletionError(
+                        f"the server's answer is longer than {MAX_ANSWER_BYTES:,} bytes"
+                    )
+        return response, bytes(content)
+
+    def _refuse_lasting(self, status: int, text: str, said: str) -> None:
         """Raises ServerUnreachableError for an answer that every request would get."""
-        if response.status_code in _OPERATOR:
+        if status in _OPERATOR:
             raise ServerUnreachableError(f"{self.base_url} refuses model {self.model!r}, {said}")
-        if self._refuses_dialect(response):
+        if self._refuses_dialect(status, text):
             raise ServerUnreachableError(
                 f"{self.base_url} refuses fields of dialect vllm: try openai ({said})"
             )
 
-    def _completion(self, response: httpx.Response) -> Completion:
+    def _completion(self, content: bytes) -> Completion:
         try:
-            body = response.json()
-            choice = body["choices"][0]
-            usage = body.get("usage") or {}
-            return Completion(
-                text=choice["text"] or "",
-                completion_tokens=usage.get("completion_tokens"),
-                context_tokens=usage.get("prompt_tokens"),
-                truncated=choice.get("finish_reason") == "length",
-            )
-        except (ValueError, LookupError, TypeError, AttributeError):
-            said = f"the server's answer is no completion: {self._said(response)}"
-        raise CompletionError(said)
+            answer = msgspec.convert(decode_json(content), _Answer)
+        except (ValueError, RecursionError) as e:
+            said = self._shown(content[:MAX_ERROR_BYTES].decode(errors="replace"))
+            why = self._shown(str(e))
+            raise CompletionError(f"the server's answer is no completion, {why}: {said}") from None
+        choice, usage = answer.choices[0], answer.usage or _Usage()
+        return Completion(
+            text=self._without_key(choice.text or ""),
+            completion_tokens=usage.completion_tokens,
+            context_tokens=usage.prompt_tokens,
+            truncated=choice.finish_reason == "length",
+        )
 
-    def _said(self, response: httpx.Response) -> str:
-        """What an answer begins with; a server that repeats the key is not."""
-        text = response.text
-        return (text.replace(self._key, "[the API key]") if self._key else text)[:300]
+    def _shown(self, text: str) -> str:
+        """What the server said, as a message may show it: its beginning, without the key."""
+        return printable(self._without_key(text))[:300]
+
+    def _without_key(self, text: str) -> str:
+        """`text` without the API key, spelled as it is or as JSON and Python escape it."""
+        escaped = json.dumps(self._key)[1:-1]
+        for spelled in (escaped.replace("/", "\\/"), escaped, repr(self._key)[1:-1], self._key):
+            text = text.replace(spelled, "[the API key]") if self._key else text
+        return text
 
     def _payload(self, request: TextRequest, limit: int, seed: int) -> dict[str, Any]:
         payload: dict[str, Any] = {
@@ -177,13 +241,13 @@ class CompletionsClient:
             payload |= {"top_k": self.sampling.top_k, **_VLLM_FIELDS}
         return payload
 
-    def _refuses_dialect(self, response: httpx.Response) -> bool:
+    def _refuses_dialect(self, status: int, text: str) -> bool:
         """True where the server knows no field that only this dialect sends."""
         return (
             self.dialect == "vllm"
-            and response.status_code in (400, 422)
-            and _UNKNOWN.search(response.text) is not None
-            and any(field in response.text for field in ("top_k", *_VLLM_FIELDS))
+            and status in (400, 422)
+            and _UNKNOWN.search(text) is not None
+            and any(field in text for field in ("top_k", *_VLLM_FIELDS))
         )
 
 

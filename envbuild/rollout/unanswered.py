@@ -9,13 +9,11 @@ def end_unanswered(episode: TextEpisode, error: Exception) -> None:
     """Ends the episode; `error` goes into the record.
 
     A window that the turns filled is a spent token budget, and the last working query is the
-    answer; a prompt that never fitted is a policy that could not go on. Anything else is the
-    server's failure, or the engine's: it says nothing about the policy.
+    answer. Anything else, a first prompt that does not fit too, is the server's failure, or the
+    engine's: it says nothing about the policy.
     """
-    if not isinstance(error, WindowFullError):
-        episode.fail(str(error) or type(error).__name__, ended_by=EndedBy.SERVER_ERROR)
-    elif episode.machine.turns:
+    if isinstance(error, WindowFullError) and episode.machine.turns:
         episode.error = str(error)
         episode.machine.stop(EndedBy.TOKEN_BUDGET)
     else:
-        episode.fail(str(error))
+        episode.fail(str(error) or type(error).__name__, ended_by=EndedBy.SERVER_ERROR)

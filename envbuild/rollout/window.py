@@ -11,11 +11,11 @@ import msgspec
 _STATUSES = frozenset((400, 413))
 _WINDOW = re.compile(
     r"(?:maximum context length (?:is|of)|context length \(|available context size \("
-    r"|max_model_len=)\s*(\d+)"
+    r"|max_model_len=)\s*(\d{1,9})"
 )
 _PROMPT = re.compile(
-    r"(\d+) (?:tokens )?(?:in the (?:prompt|messages|input)|from the input|input tokens)"
-    r"|(?:prompt is|input \(|request \()\s*(\d+) tokens"
+    r"\b(\d{1,9}) (?:tokens )?(?:in the (?:prompt|messages|input)|from the input|input tokens)"
+    r"|(?:prompt is|input \(|request \()\s*(\d{1,9}) tokens"
 )
 
 

@@ -1,0 +1,224 @@
+"""Servers that never end, answer nonsense or attack the terminal: an unscored episode each."""
+
+import asyncio
+import gzip
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import app
+from envbuild.cli.tables import print_table
+from envbuild.errors import OperatorError
+from envbuild.io.episodes import iter_episodes
+from envbuild.io.json_stream import decode_json
+from envbuild.records.episode import EndedBy, TextRequest
+from envbuild.records.rollout import Completion, Sampling
+from envbuild.rollout.client import MAX_ANSWER_BYTES, CompletionError, CompletionsClient
+from envbuild.rollout.window import Overflow, read_overflow
+from envbuild.testing.server import PolicyServer
+from tests.small_manifest import QUESTIONS, write_small_manifest
+
+KEY = 'sk-SECRET-\\q"k/9'
+ESCAPES = "\x1b[2J\x1b]0;pwned\x07 \x9b31mred"
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_manifest(tmp_path_factory.mktemp("music"))
+
+
+@contextmanager
+def serving(status: int, *parts: bytes, drip: bytes = b"", packed: str = "") -> Iterator[str]:
+    """A server that answers all requests alike, and goes on with `drip` until it is hung up on."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            if packed:
+                self.send_header("Content-Encoding", packed)
+            if not drip:
+                self.send_header("Content-Length", str(sum(map(len, parts))))
+            self.end_headers()
+            with_drips = itertools.chain(parts, itertools.repeat(drip) if drip else ())
+            try:
+                for part in with_drips:
+                    self.wfile.write(part)
+                    if len(drip) == 1:
+                        self.wfile.flush()
+                        time.sleep(0.05)
+            except OSError:
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def ask(base_url: str, *, seconds: float = 60.0) -> Completion:
+    async def one() -> Completion:
+        async with CompletionsClient(
+            base_url, "m", sampling=Sampling(), api_key=KEY, seconds=seconds, retries=0
+        ) as client:
+            return await client.complete(
+                TextRequest(context="p", max_new_tokens=10, stop=()), seed=1
+            )
+
+    return asyncio.run(one())
+
+
+def test_a_request_is_bounded_as_a_whole() -> None:
+    with (
+        serving(200, drip=b" ") as base_url,
+        pytest.raises(CompletionError, match=r"no whole answer within 0\.5 seconds"),
+    ):
+        ask(base_url, seconds=0.5)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_body_is_capped(status: int) -> None:
+    with (
+        serving(status, drip=b"x" * 65536) as base_url,
+        pytest.raises(CompletionError, match="longer than 16,777,216 bytes"),
+    ):
+        ask(base_url)
+
+
+def test_a_packed_body_is_capped_as_it_unpacks() -> None:
+    good = json.dumps({"choices": [{"text": "SELECT 1"}]}).encode()
+    with serving(200, gzip.compress(good), packed="gzip") as base_url:
+        assert ask(base_url).text == "SELECT 1"
+    bomb = gzip.compress(b" " * (4 * MAX_ANSWER_BYTES))
+    with serving(200, bomb, packed="gzip") as base_url, pytest.raises(CompletionError, match="lon"):
+        ask(base_url)
+    with (
+        serving(200, gzip.compress(bomb), packed="gzip, gzip") as base_url,
+        pytest.raises(CompletionError, match="packed as gzip, gzip"),
+    ):
+        ask(base_url)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"choices":[{"text":5}]}',
+        '{"choices":[{"text":["a"]}]}',
+        '{"choices":[{"text":{"a":1}}]}',
+        '{"choices":[{"finish_reason":"stop"}]}',
+        '{"choices":[{"text":"a","finish_reason":["length"]}]}',
+        '{"choices":[{"text":"a"}],"usage":[1]}',
+        '{"choices":[{"text":"a"}],"usage":{"completion_tokens":"many"}}',
+        '{"choices":[{"text":"a"}],"usage":{"completion_tokens":-5}}',
+        '{"choices":[{"text":"a"}],"usage":{"completion_tokens":2.5}}',
+        '{"choices":[{"text":"a"}],"usage":{"completion_tokens":99999999999999999999999}}',
+        '{"choices":[{"text":"a"}],"usage":{"prompt_tokens":1e300}}',
+        '{"choices":[]}',
+        '{"choices":{"0":{"text":"a"}}}',
+        '{"choices":[{"text":"SELE',
+        "null",
+        "[]",
+        "",
+        "[" * 200_000,
+        '{"choices":' * 200_000,
+        "\x00\xff<html>",
+    ],
+)
+def test_an_answer_of_wrong_types_is_no_completion(body: str) -> None:
+    with (
+        serving(200, body.encode("latin-1")) as base_url,
+        pytest.raises(CompletionError, match="no completion") as found,
+    ):
+        ask(base_url)
+    assert len(str(found.value)) < 1000
+
+
+def test_json_nested_past_reading_is_refused_wherever_it_is_read() -> None:
+    with pytest.raises(msgspec.DecodeError, match="too deeply"):
+        decode_json("[" * 200_000)
+
+
+@pytest.mark.parametrize("status", [401, 500])
+@pytest.mark.parametrize(
+    "spelled", [KEY, json.dumps(KEY)[1:-1], json.dumps(KEY)[1:-1].replace("/", "\\/"), repr(KEY)]
+)
+def test_no_message_holds_the_key_or_controls_a_terminal(status: int, spelled: str) -> None:
+    said = f"bad key Bearer {spelled} {ESCAPES}".encode()
+    with (
+        serving(status, said) as base_url,
+        pytest.raises((CompletionError, OperatorError)) as found,
+    ):
+        ask(base_url)
+    message = str(found.value)
+    assert "Bearer [the API key]" in message or "Bearer '[the API key]'" in message
+    assert "SECRET" not in message and "\\x1b[2J" in message
+    assert not set(message) & set("\x1b\x07\x9b")
+
+
+def test_a_completion_that_repeats_the_key_is_kept_without_it() -> None:
+    body = json.dumps({"choices": [{"text": f"the key is {KEY}"}]}).encode()
+    with serving(200, body) as base_url:
+        assert ask(base_url).text == "the key is [the API key]"
+
+
+def test_hostile_answers_end_a_rollout_unscored(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, body in enumerate((b"[" * 200_000, b'{"choices":[{"text":5}]}', ESCAPES.encode())):
+        with serving(200, body) as base_url:
+            command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--quiet"]
+            command += ["--base-url", base_url, "--model", "m", "--episodes", "1"]
+            command += ["--out", str(tmp_path / str(place))]
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == 1, found.stderr
+        assert "no completion" in found.stderr and "Traceback" not in found.stderr
+        assert "\x1b" not in found.stderr + found.stdout
+        for episode in iter_episodes(tmp_path / str(place)):
+            assert episode.ended_by is EndedBy.SERVER_ERROR
+
+
+def test_a_first_prompt_that_does_not_fit_is_the_servers_matter(
+    manifest: Path, tmp_path: Path
+) -> None:
+    with PolicyServer(manifest, window=50) as base_url:
+        arguments = ["rollout", str(manifest), "--base-url", base_url, "--model", "oracle"]
+        arguments += ["--out", str(tmp_path), "--episodes", "1", "--json"]
+        found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 1, found.output
+    document = json.loads(found.stdout)
+    assert document["ended_by"] == {"server_error": len(QUESTIONS)}
+    assert "window of 50 tokens is full" in next(iter_episodes(tmp_path)).error
+
+
+def test_a_window_of_any_digits_is_read_in_no_time() -> None:
+    said = "maximum context length is 4096 tokens, 99 in the prompt"
+    assert read_overflow(400, said) == Overflow(window=4096, prompt=99)
+    read_overflow(400, "maximum context length is " + "9" * 60_000)  # int() would refuse the digits
+
+
+def test_a_table_shows_escape_sequences_instead_of_obeying_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table([f"a{ESCAPES}"], [[ESCAPES]], title=ESCAPES)
+    shown = capsys.readouterr().out
+    assert shown.count("\\x1b[2J") == 3
+    assert not set(shown) & set("\x1b\x07\x9b")
