@@ -26,7 +26,6 @@ from envbuild.episode.prompts import Prompts, load_prompts
 from envbuild.episode.running import QWEN
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
-from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.views import ViewCache
 from envbuild.errors import StateError
 from envbuild.manifest.judging import Judging
@@ -183,11 +182,9 @@ class Environment:
             breakdown, episode_id=episode.episode_id, row_id=episode.row_id
         )
 
-    def read_answer(self, row: ManifestRow | str, completion: str) -> str:
-        """The SQL of a completion, read as a row's final turn; empty where there is none."""
-        with closing(self._open_view(self.row(row))) as database:
-            prepare = Toolbox(database, self.settings).prepare
-            return read_final(completion, chat=self.chat, prepare=prepare)
+    def read_answer(self, completion: str) -> str:
+        """The SQL of a completion, read as a final turn; empty where there is none."""
+        return read_final(completion, chat=self.chat)
 
     def renew_locks(self) -> None:
         """For a forked child: another thread of the parent may have been reading."""

@@ -153,7 +153,7 @@ def test_a_completion_is_read_as_a_final_turn(manifest: Path) -> None:
             env.reset(row)
             env.step("nothing yet</think>")
             env.step(said)
-            assert env.read_answer(row, said) == env.episode().sql, (opening, said)
+            assert env.read_answer(said) == env.episode().sql, (opening, said)
 
 
 def test_an_unknown_policy_is_named(env: Environment) -> None:

@@ -34,7 +34,7 @@ def score_completion(rollouts: Rollouts, completion: Completion, env_json: str) 
     """What one completion earns for the row that `env_json` names."""
     ticket = msgspec.json.decode(env_json, type=Ticket)
     environment = rollouts.environment_of(ticket)
-    sql = environment.read_answer(ticket.row_id, completion_text(completion))
+    sql = environment.read_answer(completion_text(completion))
     episode = Episode(
         episode_id=f"{ticket.row_id}/0",
         row_id=ticket.row_id,

@@ -143,7 +143,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
 
 def _answer(episode: TextEpisode, said: str) -> None:
     """Ends an episode with the agent's last words: its SQL is submitted, other words run out."""
-    sql = final_sql(parse_completion(said), episode.machine.toolbox.prepare)
+    sql = final_sql(parse_completion(said))
     if sql and episode.machine.kind == "tool":
         episode.feed(msgspec.json.encode({"tool": "submit_sql", "args": {"sql": sql}}).decode())
     while not episode.over:

@@ -1,111 +1,103 @@
-"""The final turn's SQL, out of whatever the policy wrote around it.
+"""The final turn's SQL, out of what the policy wrote.
 
-An answer may stand in a call, in an object, in a code fence, behind `Answer:`, inside `**` or
-`<answer>`: each place where a statement starts is a reading, and the first that SQLite can prepare
-is meant. A text that reads as SQL but names what is not there is an answer too, if a wrong one;
-prose is none. Tags, calls and fences inside a statement's literals are its text. A second's
-preparing is spent on a completion; then the best so far is taken.
+The rule is CONTRACT 10's: behind `</think>` and before a stop text, the `sql` of the last call;
+else the last fenced block that starts a statement; else what stands behind the last line-leading
+`Answer:`, `SQL:` or `Final …:`; else the text from its first statement on. Nothing is run here.
 """
 
-from collections.abc import Iterator
-from itertools import chain
-
-import msgspec
+import re
+from typing import Any
 
 from envbuild.episode.chat import cut_at_stop, opens_thinking
+from envbuild.episode.objects import UnreadableError, iter_objects, read_json
 from envbuild.episode.parse import Parsed, parse_completion
-from envbuild.episode.readings import Reading, iter_readings, starts_statement
 from envbuild.episode.render import storable
-from envbuild.episode.shield import Shielded, shielded
-from envbuild.episode.tries import Prepare, Tries, prepares
-from envbuild.episode.wrapped import unwrapped
 from envbuild.records.episode import ChatFormat
-from envbuild.records.execution import Outcome
+from envbuild.sql.text.tokens import iter_code
+
+_NAME = r'(?:\w+|"[^"\n]{1,99}"|`[^`\n]{1,99}`|\[[^\]\n]{1,99}\])'
+_AS = r"AS\s*(?:(?:NOT\s+)?MATERIALIZED\s*)?\("
+_WITH = rf"WITH\s+(?:RECURSIVE\s+)?{_NAME}\s*(?:\([^()]*\)\s*)?{_AS}"
+_QUERY = rf"(?:SELECT\b|VALUES\s*\(|{_WITH})"
+_STATEMENT = re.compile(
+    rf"{_QUERY}|(?:EXPLAIN|INSERT|REPLACE|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|ATTACH)\s+\w",
+    re.IGNORECASE,
+)
+_IN_PROSE = re.compile(rf"(?:^|[:>`*])[ \t]*(?=(?i:{_QUERY}))|(?<![\w.])(?={_QUERY})", re.MULTILINE)
+"""Where a query starts: at a line's start or behind a mark; elsewhere in capitals only."""
+_FENCE = re.compile(r"```(?P<body>.*?)(?:```|\Z)", re.DOTALL)
+_TAG = re.compile(r"[ \t]*[\w+-]*")
+_ANNOUNCED = re.compile(r"^[ \t>*_#-]*(?:answer|sql|final\b[^:\n]{0,60})[*_]*:", re.I | re.M)
+_OPENED = re.compile(r"(`|\*\*|<\w+>)\s*\Z")
+_CALL_KEYS = ("function", "args", "arguments", "parameters")
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What one text came to."""
-
-    sql: str = ""
-    prepares: bool = False
-    parses: bool = False
-    """At least it reads as SQL."""
+def final_sql(parsed: Parsed) -> str:
+    """The SQL of a final answer; empty where there is none."""
+    return storable(_called(parsed.answer) or _fenced(parsed.answer) or _said(parsed.answer))
 
 
-def final_sql(parsed: Parsed, prepare: Prepare) -> str:
-    """The SQL of a final answer; empty where there is none.
-
-    What is submitted in an object goes before all, if it reads as SQL. Else the first reading that
-    prepares; else the first announced one that parses; else what stands in a fence or at a line's
-    start as it is.
-    """
-    tries = Tries(prepare)
-    shield = shielded(parsed.written, tries)
-    text = (parse_completion(shield.text) if shield.block else parsed).answer.strip()
-    search = _Search(tries)
-    inside = unwrapped(text)
-    best = Answer()
-    for submitted in inside.submitted:
-        alone = not inside.others and not next(iter_readings(inside.outside), None)
-        found = search.inside(shield.shown(submitted), alone=alone)
-        if found.prepares or found.parses or (alone and found.sql):
-            return found.sql
-        best = best if best.sql else found if found.sql else Answer(shield.shown(submitted.strip()))
-    alone = not inside.submitted and not inside.others
-    for number, said in enumerate((inside.outside, *inside.others)):
-        if number == 0:
-            found = search.answer(iter_readings(said), shield, alone=alone)
-        else:
-            found = search.inside(shield.shown(said), alone=alone)
-        if found.prepares:
-            return found.sql
-        if (found.parses and not best.parses) or not best.sql:
-            best = found
-    return best.sql
-
-
-def read_final(completion: str, *, chat: ChatFormat, prepare: Prepare) -> str:
+def read_final(completion: str, *, chat: ChatFormat) -> str:
     """The SQL of a completion that is a final turn as a whole; empty where there is none."""
     said, _ = cut_at_stop(chat, storable(completion))
-    parsed = parse_completion(said, opened_thinking=opens_thinking(chat))
-    return storable(final_sql(parsed, prepare))
+    return final_sql(parse_completion(said, opened_thinking=opens_thinking(chat)))
 
 
-class _Search:
-    """Looks for what prepares."""
+def _called(text: str) -> str:
+    """The `sql` of the last object that has one, in itself or in its arguments."""
+    found = [sql for call in iter_objects(text) if (sql := _sql(call.value))]
+    return found[-1] if found else ""
 
-    def __init__(self, tries: Tries) -> None:
-        self._tries = tries
 
-    def inside(self, text: str, *, alone: bool) -> Answer:
-        """What a text from inside an object comes to: it is the statement, or holds it."""
-        if starts_statement(text):
-            whole = Reading(text.strip(), 0, len(text), certain=True)
-            return self.answer(iter((whole,)), Shielded(text), alone=alone)
-        shield = shielded(text.strip(), self._tries)
-        return self.answer(iter_readings(shield.text), shield, alone=alone)
+def _sql(call: Any) -> str:
+    for _ in range(3):  # function, arguments, and what those hold
+        if isinstance(call, str):
+            try:
+                call = read_json(call)
+            except UnreadableError:
+                return ""
+        if not isinstance(call, dict):
+            return ""
+        if isinstance(sql := call.get("sql"), str):
+            return sql.strip()
+        call = next((call[key] for key in _CALL_KEYS if key in call), None)
+    return ""
 
-    def answer(self, readings: Iterator[Reading], shield: Shielded, *, alone: bool) -> Answer:
-        """The reading that is meant. `alone`: no other text could be."""
-        first, second = next(readings, None), next(readings, None)
-        if alone and first and first.certain and second is None:
-            # It is run in any case: preparing it first would tell nothing.
-            return Answer(shield.shown(first.sql), prepares=True)
-        parses = certain = ""
-        whole = range(0)
-        for reading in chain(filter(None, (first, second)), readings):
-            if reading.start in whole:
-                continue  # a part of a whole statement is not what was meant
-            result = self._tries.prepare(shield.shown(reading.sql))
-            if result is None:
-                certain = certain or (reading.sql if reading.announced else "")
-                break
-            if prepares(result):
-                return Answer(shield.shown(reading.sql), prepares=True)
-            if reading.certain and result.outcome is Outcome.INVALID:
-                # Several statements: none of them is more meant than the others.
-                return Answer(shield.shown(reading.sql), prepares=True)
-            certain = certain or (reading.sql if reading.certain else "")
-            if not parses and result.parsed and reading.announced:
-                parses, whole = reading.sql, range(reading.start, reading.end)
-        return Answer(shield.shown(parses or certain), parses=bool(parses))
+
+def _fenced(text: str) -> str:
+    """The last fenced block that starts a statement, without the fence's tag."""
+    for fence in reversed(list(_FENCE.finditer(text))):
+        for body in (fence["body"], _TAG.sub("", fence["body"], count=1)):
+            if _starts_statement(body):
+                return body.strip()
+    return ""
+
+
+def _said(text: str) -> str:
+    """What is announced last, else the text from its first statement on."""
+    announced = [match.end() for match in _ANNOUNCED.finditer(text)][-1:]
+    for place in (*announced, 0):
+        said = text[place:].strip()
+        if _starts_statement(said):
+            return _to_its_end(said)
+        if match := _IN_PROSE.search(said):
+            statement = said[match.end() :]
+            if opened := _OPENED.search(said, 0, match.end()):
+                closing = "</" if opened[1].startswith("<") else opened[1]
+                statement = statement.partition(closing)[0]
+            return _to_its_end(statement)
+    return ""
+
+
+def _starts_statement(text: str) -> bool:
+    """Whether a statement starts here, comments before it allowed."""
+    first = next(iter_code(text), None)
+    return first is not None and _STATEMENT.match(text, first.start) is not None
+
+
+def _to_its_end(text: str) -> str:
+    """The statement up to the semicolon that no other statement follows."""
+    for token in iter_code(text):
+        if text[token.start] == ";" and not _starts_statement(text[token.end :]):
+            return text[: token.end].strip()
+    return text.strip()

@@ -89,7 +89,7 @@ class Machine:
         )
         if turn.kind == "final":
             self.turns.append(turn)
-            self._answer(final_sql(parsed, self.toolbox.prepare))
+            self._answer(final_sql(parsed))
             return ""
         calls, notes = self._run_calls(parsed)
         last = self.last_working_sql if self.exploration_ended_by and not self.over else ""
@@ -203,7 +203,7 @@ class Machine:
 
     def _answer(self, sql: str) -> None:
         """The final turn's outcome: its SQL, or the last working query where that gives nothing."""
-        self.sql, self.answer_source = storable(sql), "final_turn" if sql else ""
+        self.sql, self.answer_source = sql, "final_turn" if sql else ""
         if not sql or not self.toolbox.runs(sql):
             self._fall_back()
         if self.answer_source == "last_working_query":

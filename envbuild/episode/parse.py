@@ -44,9 +44,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
     calls: tuple[Call, ...]
     answer: str
-    """What was written outside `<think>` blocks."""
-    written: str = ""
-    """What was written behind the block the completion opened with, all later tags included."""
+    """What was written behind the last `<think>` block; before one that does not end."""
     unfinished_thinking: bool = False
     unread: bool = False
     """More calls stand behind the last unreadable one that was read."""
@@ -58,7 +56,6 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
     `opened_thinking` says that the prompt already ended in `<think>`.
     """
     calls: list[Call] = []
-    spoken: list[str] = []
     position, unreadable, prose, thought, unread = 0, 0, 0, False, False
     if opened_thinking and not completion.lstrip().startswith(OPEN):
         end = completion.find(CLOSE)
@@ -66,24 +63,18 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
             return Parsed(calls=(), answer="", unfinished_thinking=True)
         position, thought = end + len(CLOSE), True
     told = position
-    written = completion[_behind_thinking(completion, position) :]
     while match := _NEXT.search(completion, position):
         start = match.start()
         if match[0] == OPEN:
-            spoken.append(completion[told:start])
             end = completion.find(CLOSE, match.end())
             if end < 0:
-                answer = _joined(spoken)
-                return Parsed(
-                    calls=tuple(calls), answer=answer, written=written, unfinished_thinking=True
-                )
+                answer = completion[told:start].strip()
+                return Parsed(calls=tuple(calls), answer=answer, unfinished_thinking=True)
             position = told = end + len(CLOSE)
             thought = True
         elif match[0] == CLOSE:
             if not thought:  # the block was opened in the prompt: all so far was thinking
-                calls, spoken, thought = [], [], True
-            else:
-                spoken.append(completion[told:start])
+                calls, thought = [], True
             position = told = match.end()
         else:
             if not _may_be_call(completion, start, prose):
@@ -97,21 +88,7 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
                 if unreadable >= MOST_UNREADABLE:
                     unread = _CALL_START.search(completion, position) is not None
                     break
-    spoken.append(completion[told:])
-    answer = _joined(spoken)
-    return Parsed(calls=tuple(calls), answer=answer, written=written, unread=unread)
-
-
-def _behind_thinking(completion: str, position: int) -> int:
-    """Where the block ends that opens here, if one does."""
-    if not completion[position:].lstrip().startswith(OPEN):
-        return position
-    end = completion.find(CLOSE, position)
-    return len(completion) if end < 0 else end + len(CLOSE)
-
-
-def _joined(spoken: list[str]) -> str:
-    return "\n".join(part for part in spoken if part.strip()).strip()
+    return Parsed(calls=tuple(calls), answer=completion[told:].strip(), unread=unread)
 
 
 def _may_be_call(text: str, start: int, prose: int) -> bool:

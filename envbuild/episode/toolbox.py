@@ -4,7 +4,6 @@ Whatever a policy asks ends in a `ToolCall` with text for it to read; nothing he
 """
 
 import itertools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,9 +17,6 @@ from envbuild.records.execution import Outcome, QueryResult
 from envbuild.records.schema import ForeignKey
 from envbuild.sql.connect import quote_name
 from envbuild.sql.names import fold_name
-
-_PREPARE_SECONDS = 0.5
-"""Planning a join of sixty tables takes seconds."""
 
 
 class Toolbox:
@@ -39,10 +35,6 @@ class Toolbox:
         result = cap_text(done.result, self.settings.observation_characters)
         return msgspec.structs.replace(done, tool=tool, result=result)
 
-    def prepare(self, sql: str) -> QueryResult:
-        """What SQLite makes of a statement without running it; `ok` or `truncated`: it prepares."""
-        return self._query(f"EXPLAIN {sql}", 1, seconds=_PREPARE_SECONDS)
-
     def runs(self, sql: str) -> bool:
         """Whether a query gives all its rows, within the limits of any answer, without an error.
 
@@ -50,11 +42,10 @@ class Toolbox:
         """
         return self.database.session.run(sql).outcome in _RAN
 
-    def _query(self, sql: str, rows: int, *, seconds: float = math.inf) -> QueryResult:
+    def _query(self, sql: str, rows: int) -> QueryResult:
         """At most `rows` rows; `truncated` says that there are more."""
         session = self.database.session
-        seconds = min(seconds, session.limits.seconds)
-        limits = msgspec.structs.replace(session.limits, rows=rows, seconds=seconds)
+        limits = msgspec.structs.replace(session.limits, rows=rows)
         return session.run(sql, limits=limits)
 
     def _list_tables(self) -> ToolCall:

@@ -1,14 +1,10 @@
 """Calls are read where their meaning is plain; the rest are unreadable calls, never crashes."""
 
 import json
-import time
 
-import apsw
 import pytest
 
-from envbuild.episode.final import final_sql
 from envbuild.episode.parse import MOST_UNREADABLE, parse_completion
-from envbuild.sql.executor import Session
 
 
 def calls(completion: str, **options: bool) -> list[tuple[str, dict[str, object]]]:
@@ -88,120 +84,27 @@ def test_the_prompt_may_have_opened_the_thinking() -> None:
     assert parse_completion(LIST, opened_thinking=True).unfinished_thinking
 
 
-def test_a_flood_of_braces_costs_no_time() -> None:
-    started = time.process_time()
+def test_few_unreadable_calls_of_a_flood_are_read() -> None:
     parsed = parse_completion('{"tool": ' * 20_000 + "{" * 20_000)
     assert len(parsed.calls) == MOST_UNREADABLE
-    parse_completion('{"a": ' * 5_000)
-    assert time.process_time() - started < 2
-
-
-@pytest.mark.parametrize(
-    ("completion", "sql"),
-    [
-        ("SELECT 1", "SELECT 1"),
-        ("<think>SELECT 2</think>\nSELECT 1;", "SELECT 1;"),
-        ("Here it is:\n```sql\nSELECT 1\n```\nDone.", "SELECT 1"),
-        ("SQL: SELECT 1", "SELECT 1"),
-        (
-            "My answer:\nwith a as (select 1)\nselect * from a; That is all.",
-            "with a as (select 1)\nselect * from a;",
-        ),
-        ("SELECT 1; SELECT 2", "SELECT 1; SELECT 2"),
-        ("SELECT ';'; done", "SELECT ';';"),
-        ('{"tool": "submit_sql", "args": {"sql": "SELECT 1"}}', "SELECT 1"),
-        (LIST, ""),
-        ("I do not know.", ""),
-        ("", ""),
-        ("<think>SELECT 1", ""),
-    ],
-)
-def test_final_sql(completion: str, sql: str) -> None:
-    assert read(completion) == sql
-
-
-def read(completion: str) -> str:
-    """The answer as it is found over a database with the table t(a, b)."""
-    connection = apsw.Connection(":memory:")
-    connection.execute("CREATE TABLE t (a, b)")
-    with Session(connection) as session:
-        return final_sql(parse_completion(completion), lambda sql: session.run(f"EXPLAIN {sql}"))
-
-
-PLAIN = [
-    "Answer: {}",
-    "**Final SQL:** {}",
-    "**{}**",
-    "`{}`",
-    'Answer: "{}"',
-    "<answer>{}</answer>",
-    "<sql>\n{}\n</sql>",
-    "The final query is {}; it is right.",
-    "With these tables, I can answer:\n{}",
-    "With two columns (as I saw) you select more.\n\n{}\n\nThis selects what was asked.",
-    "I select here; {}",
-    "Values differ. Update: {}",
-    "```sql\n{}\n```\nIt prints:\n```\n1\n```",
-    "```\n{}\n```\n```python\nwith open(x) as f: pass\n```",
-    "```python\nprint(1)\n```\n{}",
-    "```{}```",
-    "```SQLite\n{}",
-]
-
-
-@pytest.mark.parametrize("said", PLAIN)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT 1",
-        "WITH x AS (SELECT a FROM t)\nSELECT a FROM x UNION SELECT 'with;' FROM t",
-        "with recursive n(i) as (values (1) union all select i + 1 from n) select i from n limit 3",
-        "VALUES (1, 2)",
-        "SELECT b </* select */ 3 FROM t",
-    ],
-)
-def test_a_plain_answer_is_found_whatever_stands_around_it(said: str, sql: str) -> None:
-    assert read(said.format(sql)).rstrip(";") == sql
-
-
-@pytest.mark.parametrize(
-    ("completion", "sql"),
-    [
-        ("/* select what? */ SELECT 1", "/* select what? */ SELECT 1"),
-        ("-- with comment as one\nSELECT 1", "-- with comment as one\nSELECT 1"),
-        ("```\n-- first\nSELECT 1\n```\n```\n2\n```", "-- first\nSELECT 1"),
-        ("```sql\nSELECT 1\n```\nor better\n```sql\nSELECT 2\n```", "SELECT 2"),
-        ("```sql\nSELECT 1\n```\nor\n```sql\nSELECT FROM\n```", "SELECT 1"),
-        ("Answer: SELECT nope FROM t", "SELECT nope FROM t"),
-        ("SELECT nope FROM t UNION SELECT 1", "SELECT nope FROM t UNION SELECT 1"),
-        ("SELECT a FROM FROM t UNION SELECT 1", "SELECT a FROM FROM t UNION SELECT 1"),
-        ("SELECT a FROM t WHERE b IN (SELECT 1", "SELECT a FROM t WHERE b IN (SELECT 1"),
-        ("DELETE FROM t", "DELETE FROM t"),
-        ("I select a from tables.", ""),
-        ("I would select the rows but cannot.", ""),
-        ("With regret, as values go, nothing.", ""),
-        ("```\nno rows\n```", ""),
-        ("```sql\n-- nothing\n```", ""),
-    ],
-)
-def test_the_likeliest_reading_is_the_answer(completion: str, sql: str) -> None:
-    assert read(completion) == sql
-
-
-@pytest.mark.parametrize(
-    "unit",
-    ["select ", "select 1;", "with a as (", "```sql\n", "'", "/*", "(select 1\n\n)", "with "],
-)
-def test_a_final_turn_of_starts_is_read_in_no_time(unit: str) -> None:
-    started = time.monotonic()
-    read(unit * (12_000 // len(unit)))
-    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("unit", ["{", '{"a":', '{ "a": [', "}{", '{"a": 1', "{'a': {"])
-def test_a_turn_of_braces_is_read_in_no_time(unit: str) -> None:
-    call = '{"tool": "list_tables", "args": {}}'
-    started = time.monotonic()
-    parsed = parse_completion(unit * 100_000 + call)
-    assert time.monotonic() - started < 5
+def test_a_call_behind_a_flood_of_braces_is_found(unit: str) -> None:
+    parsed = parse_completion(unit * 100_000 + LIST)
     assert [found.tool for found in parsed.calls] == ["list_tables"]
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        ("<think>no</think>yes", "yes"),
+        ("no</think>yes", "yes"),
+        ("<think>no</think>no<think>no</think>\nyes\n", "yes"),
+        ("yes <think>no", "yes"),
+        ("<think>no", ""),
+        ("", ""),
+    ],
+)
+def test_the_answer_stands_behind_the_thinking(completion: str, answer: str) -> None:
+    assert parse_completion(completion).answer == answer
