@@ -13,6 +13,8 @@ class AmplifySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Golds worked on at a time."""
     observed: bool = True
     """Keep what the rows show without the DDL saying so: no new NULL, no repeat in names."""
+    orphans: bool = False
+    """References that point at no row are added too, as often as the source has them."""
     guided: bool = False
     """Go on with batches that are kept only where they kill a surviving mutant."""
     seed: int = 0

@@ -22,6 +22,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """The literals; empty where another column is compared."""
     form: str = ""
     """What is applied to the column first: `strftime:%Y`, `substr:1:4`, `lower`, `length`, …"""
+    expression: str = "v"
+    """All that is compared, casts and collations too, as SQL over the stored value `v`."""
     fold: str = ""
     """The aggregate the comparison is about: `sum`, `avg`, `min`, `max`; empty for a plain row."""
     other: Site | None = None

@@ -134,18 +134,18 @@ class _Grower:
         sessions: dict[str, Session] = {}
         for number, group in enumerate(chunked(self.golds, GOLDS_A_VARIANT)):
             seed = derive_seed(self.seed, f"{self.db_id}/{number}", name)
-            session, judged = self._grow(group, seed=seed, guided=guided)
+            session, judged = self._grow(group, seed=seed, guided=guided, orphans=True)
             sessions |= dict.fromkeys(judged, session)
         return State(sessions, otherwise=None)
 
     def _grow(
-        self, golds: Sequence[str], *, seed: int, guided: bool
+        self, golds: Sequence[str], *, seed: int, guided: bool, orphans: bool = False
     ) -> tuple[Session, Sequence[str]]:
         """The amplified cut, and the golds that can be judged on it: neither empty nor tied."""
         grown = amplify_database(
             self.image,
             [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)],
-            settings=AmplifySettings(seed=seed, guided=guided),
+            settings=AmplifySettings(seed=seed, guided=guided, orphans=orphans),
             db_id=self.db_id,
         )
         judged = [

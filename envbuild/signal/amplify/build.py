@@ -79,7 +79,9 @@ class _Run:
         self.rng: Random = rng
         distinct = list(dict.fromkeys(gold.sql for gold in golds))
         demands = [read_demand(sql, workspace.schema) for sql in distinct]
-        ranks = plan_workspace(workspace, demands, observed=settings.observed, rng=rng)
+        ranks = plan_workspace(
+            workspace, demands, observed=settings.observed, orphans=settings.orphans, rng=rng
+        )
         self.ranks = ranks
         self.scenes = {
             sql: self._opened(demand) for sql, demand in zip(distinct, demands, strict=True)

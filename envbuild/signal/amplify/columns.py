@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from envbuild.records.demand import Condition
 from envbuild.records.execution import Value
 from envbuild.records.schema import Column
 from envbuild.signal.amplify.fresh import beside, fresh_value
 from envbuild.signal.amplify.kinds import NAME_LIKE, NAME_PART, Kind, affinity_of, kind_of, stored
+from envbuild.signal.amplify.probe import Probe
 
 SHARE_EXISTING, SHARE_LITERAL = 0.40, 0.35
 """How often a drawn value repeats one of the column, or a gold literal and its near misses."""
@@ -41,6 +43,14 @@ class ColumnPlan:
     allowed: tuple[Value, ...] = ()
     """The only values a CHECK admits; empty where it names none."""
     pattern: str = ""
+    collation: str
+    probe: Probe
+
+    def holds(self, condition: Condition, value: Value) -> bool:
+        """Whether a value of the column satisfies the condition."""
+        return self.probe.holds(
+            condition, value, affinity=self.affinity, collation=self.collation
+        )
 
     def draw(self, rng: Random) -> Value:
         """One value by the shares above."""
@@ -78,11 +88,15 @@ def plan_column(
     observed: bool,
     label: bool,
     repeats: bool,
+    reference: bool,
     rng: Random,
+    collation: str,
+    probe: Probe,
 ) -> ColumnPlan:
     """The plan of a column from the rows it has and the literals golds compare it with.
 
-    `observed` also keeps what the rows show without the DDL saying so: no NULL, no repeat.
+    `observed` also keeps what the rows show without the DDL saying so: no NULL, no repeat; that
+    every row of few points at a `reference` of its own shows nothing of the kind.
     """
     affinity = affinity_of(column.type)
     known: list[Value] = [v for v in values if v is not None]
@@ -102,8 +116,14 @@ def plan_column(
         not_null=column.not_null,
         nulls=0.0 if column.not_null or column.primary_key else min(share, 0.25),
         unique=unique
-        or (observed and observed_unique(column.name, known, label=label, repeats=repeats)),
+        or (
+            observed
+            and not reference
+            and observed_unique(column.name, known, label=label, repeats=repeats)
+        ),
         pattern=next((v for v in wanted if isinstance(v, str) and "%" not in v), ""),
+        collation=collation,
+        probe=probe,
     )
     for value in dict.fromkeys(wanted):
         near = [plan.beside(value, rng), plan.beside(value, rng)]
@@ -117,8 +137,8 @@ def observed_unique(
 ) -> bool:
     """True where the rows show a column without repeats: ten of them, or two of what names a row.
 
-    Names by their column's name, and the label of a dictionary table (`label`); what
-    `repeats` by nature (a reference names another row, or a gold counts it with DISTINCT) does not.
+    Names by their column's name, and the label of a dictionary table (`label`); what a gold counts
+    with DISTINCT (`repeats`) does not.
     """
     distinct = len(set(values))
     if distinct < len(values) or distinct < 2:

@@ -6,6 +6,7 @@ from typing import Any
 from envbuild.records.execution import Value
 from envbuild.records.schema import Schema, Table
 from envbuild.signal.amplify.kinds import affinity_of
+from envbuild.signal.amplify.probe import BUILT_IN_COLLATIONS
 from envbuild.signal.amplify.tables import Key, TableRows, Workspace
 from envbuild.sql.connect import Connection, iter_rows, quote_name
 
@@ -26,6 +27,9 @@ def _open_table(connection: Connection, table: Table) -> TableRows:
     listed = ", ".join(quote_name(name) for name in names)
     target = quote_name(table.name)
     rows.insert_sql = f"INSERT INTO {target} ({listed}) VALUES ({', '.join('?' * len(names))})"
+    for name in names:
+        collation = str(connection.column_metadata("main", table.name, name)[1]).upper()
+        rows.collations.append(collation if collation in BUILT_IN_COLLATIONS else "BINARY")
     keys, indexed = _unique_keys(connection, table, rows.at)
     key = table.primary_key
     if len(key) == 1 and key[0].lower() in rows.at:

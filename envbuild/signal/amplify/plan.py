@@ -1,24 +1,33 @@
 """The workspace of one database, planned: unique columns, value pools, references, table order."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
 from envbuild.records.demand import Condition, Demand
 from envbuild.records.execution import Value
-from envbuild.records.schema import Column, Schema
+from envbuild.records.schema import Column, ForeignKey, Schema
 from envbuild.signal.amplify.columns import LABELLED_COLUMNS, ColumnPlan, plan_column
 from envbuild.signal.amplify.kinds import affinity_of
+from envbuild.signal.amplify.opening import MOST_ROWS_READ
+from envbuild.signal.amplify.probe import Probe
 from envbuild.signal.amplify.tables import Key, Link, TableRows, Workspace
-from envbuild.sql.connect import iter_rows
+from envbuild.sql.connect import iter_rows, quote_name
+from envbuild.sql.text.tokens import iter_code
 from envbuild.sql.trees.predicates import read_check
 
+LARGEST_ORPHAN = 2**53
+"""Orphans up to this value are stepped over by new keys; a larger one is no count."""
 Place = tuple[str, str]
 """(table, column), both lower case."""
 
 
 def plan_workspace(
-    workspace: Workspace, demands: Sequence[Demand], *, observed: bool, rng: Random
+    workspace: Workspace,
+    demands: Sequence[Demand],
+    *,
+    observed: bool,
+    rng: Random,
+    orphans: bool = False,
 ) -> dict[str, int]:
     """Plans every column and reference; returns each table's rank, parents first."""
     schema = workspace.schema
@@ -36,10 +45,23 @@ def plan_workspace(
         for frame in demand.frames
         for site in frame.repeats
     }
+    references = _references(workspace, demands)
+    probe = Probe()
     for name, table in workspace.tables.items():
-        _plan_table(table, name, schema, literals, spread, repeats, observed=observed, rng=rng)
+        _plan_table(
+            table,
+            name,
+            schema,
+            literals,
+            spread,
+            repeats,
+            references,
+            observed=observed,
+            rng=rng,
+            probe=probe,
+        )
     _void_references(workspace)
-    _link_declared(workspace)
+    _link_declared(workspace, orphans=orphans)
     _link_joined(workspace, demands)
     return _ranks(workspace)
 
@@ -51,18 +73,15 @@ def _plan_table(
     literals: dict[Place, list[Value]],
     spread: set[Place],
     repeats: set[Place],
+    references: set[Place],
     *,
     observed: bool,
     rng: Random,
+    probe: Probe,
 ) -> None:
     single = {key.positions[0] for key in table.keys if len(key.positions) == 1}
     columns = [column for column in table.table.columns if not column.generated]
     label = _label_of(columns)
-    references = {
-        (key.child.lower(), child.lower())
-        for key in schema.foreign_keys
-        for child in key.child_columns
-    }
     for position, column in enumerate(columns):
         place = (name, column.name.lower())
         plan = plan_column(
@@ -72,8 +91,11 @@ def _plan_table(
             unique=position in single,
             observed=observed,
             label=position == label,
-            repeats=place in references or place in repeats,
+            repeats=place in repeats,
+            reference=place in references,
             rng=rng,
+            collation=table.collations[position],
+            probe=probe,
         )
         plan.spread = place in spread
         table.plans.append(plan)
@@ -85,7 +107,7 @@ def _plan_table(
                 if row[position] is not None
             }
             table.keys.append(key)
-    for expression in checks_of(table.table.sql):
+    for expression in iter_checks(table.table.sql):
         for clause in read_check(expression, table.table.name, schema):
             if len(clause) == 1 and len(clause[0]) == 1:
                 _restrict(table, clause[0][0])
@@ -103,22 +125,24 @@ def _label_of(columns: Sequence[Column]) -> int | None:
     return texts[0] if len(texts) == 1 else None
 
 
-def checks_of(ddl: str) -> list[str]:
-    """The expressions of a CREATE TABLE's CHECK constraints, parentheses balanced."""
-    found = []
-    for match in re.finditer(r"\bCHECK\s*\(", ddl, re.IGNORECASE):
-        depth, start = 1, match.end()
-        for at in range(start, len(ddl)):
-            depth += (ddl[at] == "(") - (ddl[at] == ")")
+def iter_checks(ddl: str) -> Iterator[str]:
+    """The expressions of a CREATE TABLE's CHECK constraints."""
+    start, depth, check = 0, 0, False
+    for _, begin, end in iter_code(ddl):
+        text = ddl[begin:end]
+        if start:
+            depth += (text == "(") - (text == ")")
             if not depth:
-                found.append(ddl[start:at])
-                break
-    return found
+                yield ddl[start:begin]
+                start = 0
+        elif check and text == "(":
+            start, depth = end, 1
+        check = text.upper() == "CHECK"
 
 
 def _restrict(table: TableRows, condition: Condition) -> None:
     position = table.at.get(condition.site[1].lower())
-    if position is None or condition.form:
+    if position is None or condition.expression != "v":
         return
     plan, values = table.plans[position], condition.values
     if condition.op in ("in", "="):
@@ -181,6 +205,24 @@ def _place(pair: tuple[str, str]) -> Place:
 # references
 
 
+def _references(workspace: Workspace, demands: Sequence[Demand]) -> set[Place]:
+    """Columns that name rows of a table: by a declared key, or joined by a gold with such a key."""
+    declared = {
+        (key.child.lower(), child.lower())
+        for key in workspace.schema.foreign_keys
+        for child in key.child_columns
+    }
+    keys = {
+        (name, table.names[key.positions[0]].lower())
+        for name, table in workspace.tables.items()
+        for key in table.keys
+        if len(key.positions) == 1
+    }
+    pairs = [(_place(a), _place(b)) for demand in demands for a, b in demand.joined]
+    joined = {a for pair in pairs for a, b in (pair, pair[::-1]) if a[0] != b[0] and b in keys}
+    return declared | joined
+
+
 def _void_references(workspace: Workspace) -> None:
     """Marks references to tables that SQLite does not find: any value would be an orphan."""
     sql = """SELECT m.name, k.id, k."from"
@@ -204,17 +246,41 @@ def _void_references(workspace: Workspace) -> None:
         table.closed = table.closed or not nullable
 
 
-def _link_declared(workspace: Workspace) -> None:
+def _link_declared(workspace: Workspace, *, orphans: bool) -> None:
     for key in workspace.schema.foreign_keys:
         child = workspace.tables[key.child.lower()]
         parent = workspace.tables[key.parent.lower()]
         positions = _positions(child, key.child_columns)
         targets = _positions(parent, key.parent_columns)
         if positions and targets and not child.void.intersection(positions):
-            child.links.append(Link(positions, parent, targets))
+            found = _orphans(workspace, key)
+            for value in (row[0] for row in found if targets == (parent.counter,)):
+                # a new parent's key must not be what an old orphan points at
+                if isinstance(value, int) and parent.next_serial <= value < LARGEST_ORPHAN:
+                    parent.next_serial = value + 1
+            child.links.append(Link(positions, parent, targets, orphans=found if orphans else ()))
     for table in workspace.tables.values():
         # an overlapping key with more columns leaves less choice: follow it first
         table.links.sort(key=lambda link: (-len(link.positions), link.positions))
+
+
+def _orphans(workspace: Workspace, key: ForeignKey) -> list[tuple[Value, ...]]:
+    """The values of a reference that no row of its parent has, repeats kept."""
+    child = [quote_name(name) for name in key.child_columns]
+    parent = [quote_name(name) for name in key.parent_columns]
+    # `+` takes the child's affinity away: a key is compared with the parent's
+    sql = (
+        f"SELECT {', '.join(child)} FROM {quote_name(key.child)}"
+        f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in child)}"
+        f" AND ({', '.join(f'+{name}' for name in child)}) NOT IN"
+        f" (SELECT {', '.join(parent)} FROM {quote_name(key.parent)}"
+        f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in parent)})"
+        f" LIMIT {MOST_ROWS_READ}"
+    )
+    try:
+        return list(iter_rows(workspace.connection, sql))
+    except UnicodeDecodeError:
+        return []
 
 
 def _positions(table: TableRows, columns: Iterable[str]) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ DEEPEST = 4
 CONTEST = 3
 """Parents drawn for one reference, of which the most popular is taken: some have many children,
 the least popular third next to none."""
+MOST_ORPHANS = 0.25
+"""Largest share of new references that point at no row, however many of the source's do."""
 LOOSE = 0.12
 """Share of values outside the other side of a join that no foreign key declares."""
 
@@ -110,6 +112,10 @@ class RowMaker:
         if nulls and self.rng.random() < nulls:
             chosen.update(dict.fromkeys(open_positions))
             return True
+        if len(open_positions) == len(link.positions) and self._orphaned(table, link):
+            orphan = link.orphans[int(self.rng.random() * len(link.orphans))]
+            chosen.update(zip(link.positions, orphan, strict=True))
+            return True
         parent = self._parent(table, link, chosen, depth)
         own = link.parent is table and link.parent_positions == (table.counter,)
         if parent is None and own and open_positions and not table.rows:
@@ -126,6 +132,10 @@ class RowMaker:
         for position, target in zip(link.positions, link.parent_positions, strict=True):
             chosen.setdefault(position, stored(row[target], table.plans[position].affinity))
         return True
+
+    def _orphaned(self, table: TableRows, link: Link) -> bool:
+        share = len(link.orphans) / table.total if link.orphans else 0.0
+        return bool(share) and self.rng.random() < min(share, MOST_ORPHANS)
 
     def _parent(self, table: TableRows, link: Link, chosen: Fixed, depth: int) -> int | None:
         pairs = list(zip(link.positions, link.parent_positions, strict=True))

@@ -1,33 +1,30 @@
 """Values that satisfy a condition, or miss it narrowly."""
 
-import fnmatch
 import re
 from collections.abc import Sequence
 from random import Random
+
+import msgspec
 
 from envbuild.records.demand import Condition
 from envbuild.records.execution import Value
 from envbuild.signal.amplify.columns import ColumnPlan
 from envbuild.signal.amplify.fresh import fresh_value, moved_day, word
 from envbuild.signal.amplify.kinds import Kind, stored
+from envbuild.sql.trees.comparisons import OPPOSITE
 
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_PARTS = {"%Y": (0, 4), "%m": (5, 7), "%d": (8, 10), "%Y-%m": (0, 7), "%Y-%m-%d": (0, 10)}
-"""Where each strftime form lies within an ISO date."""
+_PARTS = {
+    **{"%Y": (0, 4), "%m": (5, 7), "%d": (8, 10), "%Y-%m": (0, 7), "%Y-%m-%d": (0, 10)},
+    **{"%H": (11, 13), "%M": (14, 16), "%S": (17, 19)},
+}
+"""Where each strftime form lies within an ISO date and time."""
 
 
 def negated(condition: Condition) -> Condition:
     """The condition that holds where this one does not (NULLs aside)."""
     op = condition.op
-    opposite = _OPPOSITE.get(op) or (op[4:] if op.startswith("not ") else f"not {op}")
-    return Condition(
-        site=condition.site,
-        op=opposite,
-        values=condition.values,
-        form=condition.form,
-        fold=condition.fold,
-        other=condition.other,
-    )
+    opposite = OPPOSITE.get(op) or (op[4:] if op.startswith("not ") else f"not {op}")
+    return msgspec.structs.replace(condition, op=opposite)
 
 
 def satisfying(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
@@ -47,7 +44,7 @@ def satisfying(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
         case "between":
             return _between(condition, plan, rng)
         case _:
-            return _bounded(op, values[0], condition.form, plan, rng)
+            return _bounded(condition, plan, rng)
 
 
 def beyond(values: Sequence[Value], largest: bool, rng: Random, *, tie: bool = False) -> Value:
@@ -73,30 +70,6 @@ def beyond(values: Sequence[Value], largest: bool, rng: Random, *, tie: bool = F
     return moved_day(edge_text, sign * (1 + int(rng.random() * 30)))
 
 
-def holds(condition: Condition, value: Value) -> bool:
-    """Whether a plain value satisfies the condition, as near as Python can tell."""
-    op, values = condition.op, condition.values
-    if op in ("null", "not null"):
-        return (value is None) == (op == "null")
-    if value is None:
-        return False
-    if not values:
-        return True
-    shown = _shown(value, condition.form)
-    if op in ("in", "not in"):
-        return any(_equal(shown, v) for v in values) == (op == "in")
-    if op.endswith("like") or op.endswith("glob"):
-        return _matches(str(shown), str(values[0]), op) != op.startswith("not ")
-    if op.endswith("between"):
-        inside = len(values) > 1 and _less(values[0], shown, True) and _less(shown, values[1], True)
-        return inside != op.startswith("not ")
-    if op in ("=", "!="):
-        return _equal(shown, values[0]) == (op == "=")
-    if op in ("<", "<="):
-        return _less(shown, values[0], op == "<=")
-    return _less(values[0], shown, op == ">=")
-
-
 def _drawn(plan: ColumnPlan, rng: Random) -> Value:
     for _ in range(4):
         if (value := plan.draw(rng)) is not None:
@@ -107,7 +80,7 @@ def _drawn(plan: ColumnPlan, rng: Random) -> Value:
 def _outside(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
     for _ in range(8):
         value = _drawn(plan, rng)
-        if holds(condition, value):
+        if plan.holds(condition, value):
             return value
     first = condition.values[0] if condition.values else 0
     return plan.beside(_formed(first, condition.form, plan, rng), rng)
@@ -119,7 +92,7 @@ def _between(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
     if chance < 0.5 or condition.form:
         return _formed(low if chance < 0.25 else high, condition.form, plan, rng)
     for _ in range(4):
-        if holds(condition, value := _drawn(plan, rng)):
+        if plan.holds(condition, value := _drawn(plan, rng)):
             return value
     if isinstance(low, int | float) and isinstance(high, int | float):
         inside = low + (high - low) * rng.random()
@@ -127,13 +100,13 @@ def _between(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
     return _formed(low, "", plan, rng)
 
 
-def _bounded(op: str, bound: Value, form: str, plan: ColumnPlan, rng: Random) -> Value:
+def _bounded(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
+    op, bound, form = condition.op, condition.values[0], condition.form
     if op == "=":
         return _formed(bound, form, plan, rng)
     if rng.random() < 0.4 and not form:
-        condition = Condition(site=(0, ""), op=op, values=(bound,))
         for _ in range(3):
-            if holds(condition, value := _drawn(plan, rng)):
+            if plan.holds(condition, value := _drawn(plan, rng)):
                 return value
     if op in ("<=", ">=") and rng.random() < 0.4:
         return _formed(bound, form, plan, rng)
@@ -167,18 +140,20 @@ def _formed(value: Value, form: str, plan: ColumnPlan, rng: Random) -> Value:
     base = _drawn(plan, rng)
     text = str(value)
     name, _, argument = form.partition(":")
-    if name == "strftime" or name == "year":
-        span = _PARTS.get(argument or "%Y")
+    if name == "strftime":
+        span = _PARTS.get(argument)
         if span is None or not isinstance(base, str) or moved_day(base, 0) is None:
             base = str(fresh_value(Kind.DATE, 2000, 2024, "", rng))
         if span is None:
             return base
+        if span[0] > 10:
+            base = f"{base[:19]:<10.10} {base[11:19] or '00:00:00':08}"
         return base[: span[0]] + text.zfill(span[1] - span[0]) + base[span[1] :]
     if name == "date":
         return text + base[10:] if isinstance(base, str) and moved_day(base, 0) else text
     if name == "substr":
         start, _, _length = argument.partition(":")
-        at = int(start) - 1 if start.lstrip("-").isdigit() else 0
+        at = int(start) - (int(start) > 0) if start.lstrip("-").isdigit() else 0
         shown = str(base)
         if at < 0:
             return shown[:at] + text
@@ -198,49 +173,3 @@ def _from_pattern(pattern: str, op: str, rng: Random) -> str:
             made.append(chr(97 + int(rng.random() * 26)) if letter == one else letter)
     text = "".join(made)
     return text if any(c.isalpha() for c in pattern) else text.replace(" ", "")
-
-
-def _shown(value: Value, form: str) -> Value:
-    name, _, argument = form.partition(":")
-    text = str(value)
-    if name in ("strftime", "year"):
-        span = _PARTS.get(argument or "%Y")
-        return text[span[0] : span[1]] if span else value
-    if name == "substr":
-        start, _, length = argument.partition(":")
-        at = int(start) - 1 if start.lstrip("-").isdigit() else 0
-        tail = text[at:]
-        return tail[: int(length)] if length.isdigit() else tail
-    if name == "date":
-        return text[:10]
-    if name == "length":
-        return len(text)
-    return text.lower() if name == "lower" else text.upper() if name == "upper" else value
-
-
-def _equal(left: Value, right: Value) -> bool:
-    if isinstance(left, str) != isinstance(right, str):
-        return str(left) == str(right)
-    return left == right
-
-
-def _less(left: Value, right: Value, inclusive: bool) -> bool:
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left <= right if inclusive else left < right
-    if left is None or right is None:
-        return False
-    if isinstance(left, str) != isinstance(right, str):
-        try:
-            one, two = float(left), float(right)
-        except (TypeError, ValueError):
-            return False
-        return one <= two if inclusive else one < two
-    one_text, two_text = str(left), str(right)
-    return one_text <= two_text if inclusive else one_text < two_text
-
-
-def _matches(text: str, pattern: str, op: str) -> bool:
-    if op.endswith("glob"):
-        return fnmatch.fnmatchcase(text, pattern)
-    escaped = re.escape(pattern).replace("%", ".*").replace("_", ".")
-    return re.fullmatch(escaped, text, re.IGNORECASE | re.DOTALL) is not None

@@ -6,9 +6,10 @@ from envbuild.records.demand import Condition
 from envbuild.records.execution import Value
 from envbuild.signal.amplify.kinds import stored
 from envbuild.signal.amplify.rows import Fixed, RowMaker, weighted
-from envbuild.signal.amplify.satisfy import beyond, holds, negated, satisfying
+from envbuild.signal.amplify.satisfy import beyond, negated, satisfying
 from envbuild.signal.amplify.scene import Scene, Values
 from envbuild.signal.amplify.tables import TableRows
+from envbuild.sql.trees.comparisons import FLIPPED
 
 REUSE = 0.35
 """How often an occurrence is bound to a row that already fits, instead of a new one."""
@@ -128,7 +129,7 @@ class Stage:
         value: Value = None
         for attempt in range(8):
             value = satisfying(mine[0 if attempt < 6 else attempt % len(mine)], plan, self.rng)
-            if all(holds(c, value) for c in mine):
+            if all(plan.holds(c, value) for c in mine):
                 break
         values[root] = value
 
@@ -142,10 +143,10 @@ class Stage:
                 continue
             tie = (site, largest) in scene.frame.extremes and self.rng.random() < TIE
             column = [row[position] for row in table.rows]
-            value = beyond(column, largest, self.rng, tie=tie)
+            value, plan = beyond(column, largest, self.rng, tie=tie), table.plans[position]
             mine = [c for c in conditions if scene.class_of(c.site) == root and c.other is None]
-            if value is not None and all(holds(c, value) for c in mine):
-                values[root] = stored(value, table.plans[position].affinity)
+            if value is not None and all(plan.holds(c, value) for c in mine):
+                values[root] = stored(value, plan.affinity)
 
     def _relate(
         self, scene: Scene, occurrence: int, conditions: list[Condition], values: Values
@@ -156,7 +157,7 @@ class Stage:
                 continue
             for mine, other, op in (
                 (condition.site, condition.other, condition.op),
-                (condition.other, condition.site, _FLIPPED.get(condition.op, condition.op)),
+                (condition.other, condition.site, FLIPPED.get(condition.op, condition.op)),
             ):
                 root, known = scene.class_of(mine), values.get(scene.class_of(other))
                 if mine[0] != occurrence or known is None or root in values:
@@ -191,9 +192,12 @@ class Stage:
             cells = table.rows[holder]
             for position, root in scene.members[occurrence]:
                 if fixed.get(position, cells[position]) != cells[position]:
-                    wanted = [c for c in conditions if scene.class_of(c.site) == root]
+                    plan = table.plans[position]
+                    wanted = [
+                        c for c in conditions if scene.class_of(c.site) == root and c.other is None
+                    ]
                     shared = any(root == other for o in used for _, other in scene.members[o])
-                    if shared or not all(holds(c, cells[position]) for c in wanted):
+                    if shared or not all(plan.holds(c, cells[position]) for c in wanted):
                         return None
                     values[root] = cells[position]
             return holder
@@ -224,4 +228,3 @@ class Stage:
 
 
 _TIGHTEST = {"=": 0, "null": 0, "in": 1, "between": 2, "like": 2, "glob": 2}
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -35,6 +35,8 @@ class Link:
     parent: "TableRows"
     parent_positions: tuple[int, ...]
     declared: bool = True
+    orphans: Sequence[tuple[Value, ...]] = ()
+    """Values of the reference that no row of the parent has, from the database as it came."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class TableRows:
     """Loadable columns, declared order; generated ones are left to SQLite."""
     at: dict[str, int]
     """Lower-case column name to position."""
+    collations: list[str] = field(default_factory=list)
+    """Of each column; BINARY for one that SQLite does not bring along."""
     plans: list[ColumnPlan] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)

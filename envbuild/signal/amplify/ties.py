@@ -61,7 +61,7 @@ def group_counts(scene: Scene, connection: Connection) -> list[tuple[int, Values
     for clause in frame.clauses:
         if len(clause) == 1 and len(clause[0]) == 1:
             condition = clause[0][0]
-            known = condition.site[0] in over and condition.values and not condition.form
+            known = condition.site[0] in over and condition.values and condition.expression == "v"
             if condition.op in _PLAIN and known:
                 tests.append(f"{_named(scene, condition.site)} {condition.op} ?")
                 bound.append(condition.values[0])

@@ -18,8 +18,8 @@ from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 from envbuild.sql.text.order import order_matters
 
-DEFAULT_SETTINGS = AmplifySettings(guided=True)
-"""As advised: guided, observed rules kept, groups of 20 golds worked on at a time."""
+DEFAULT_SETTINGS = AmplifySettings(guided=True, orphans=True)
+"""As advised: guided, what the rows show kept, groups of 20 golds worked on at a time."""
 GOLDS_A_VARIANT = 100
 """Golds that share a variant: rows grow with them, and each tells others' wrong queries too."""
 

@@ -29,6 +29,8 @@ class Origin:
     site: Site | None = None
     value: Value = None
     form: str = ""
+    expression: exp.Expr | None = None
+    """What is made of a column `v` on the way; None for the column itself."""
     fold: str = ""
     group: tuple[Site, ...] = ()
     """For a rank: its partition."""
@@ -48,8 +50,10 @@ Look = Callable[[exp.Column], Origin]
 
 def origin_of(node: exp.Expr, look: Look) -> Origin:
     """The origin of an expression; `look` resolves a column reference."""
-    while isinstance(node, PASSED):
+    while isinstance(node, exp.Paren | exp.Alias):
         node = node.this
+    if isinstance(node, PASSED):
+        return _around(node, node.this, origin_of(node.this, look))
     if isinstance(node, exp.Column):
         return look(node)
     if (literal := literal_of(node)) is not None:
@@ -60,9 +64,25 @@ def origin_of(node: exp.Expr, look: Look) -> Origin:
     if isinstance(node, exp.Window):
         return _windowed(node, look)
     if form := form_of(node):
-        inner = origin_of(_subject(node), look)
-        return replace(inner, form=inner.form or form) if inner.kind == "column" else inner
+        inner = origin_of(subject := _subject(node), look)
+        found = replace(inner, form=inner.form or form) if inner.kind == "column" else inner
+        return _around(node, subject, found)
     return MIXED
+
+
+def _around(node: exp.Expr, child: exp.Expr, inner: Origin) -> Origin:
+    """The origin of `node` from that of the part of it that is followed."""
+    if inner.kind != "column":
+        return inner
+    own = set(map(id, child.find_all(exp.Column, exp.Query)))
+    if any(id(part) not in own for part in node.find_all(exp.Column, exp.Query)):
+        return inner  # other columns have a say: one value does not decide it
+    outer = node.copy()
+    place = outer.this
+    while node.this is not child:
+        node, place = node.this, place.this
+    place.replace(inner.expression.copy() if inner.expression else exp.column("v"))
+    return replace(inner, expression=outer)
 
 
 def literal_of(node: exp.Expr) -> tuple[Value] | None:
@@ -95,7 +115,7 @@ def form_of(node: exp.Expr) -> str:
         return "date"
     if isinstance(node, exp.Trim | exp.Abs):
         return "same"
-    return "year" if isinstance(node, exp.Year) else ""
+    return ""
 
 
 def _subject(node: exp.Expr) -> exp.Expr:

@@ -118,6 +118,10 @@ class ConditionReader:
                     draft.same.append((left.site, other))
                 return ()
             return ((Condition(site=left.site, op=op, other=other, form=left.form),),)
+        expression = left.expression.sql("sqlite") if left.expression else "v"
+        for node in found.operands:
+            if isinstance(node, exp.Collate) and " COLLATE " not in expression:
+                expression += f" COLLATE {node.expression.sql('sqlite')}"
         values = [side.value for side in sides[1:] if side.kind == "literal"]
         if len(values) != len(sides) - 1:
             return ()
@@ -126,7 +130,12 @@ class ConditionReader:
         return (
             (
                 Condition(
-                    site=left.site, op=op, values=tuple(values), form=left.form, fold=left.fold
+                    site=left.site,
+                    op=op,
+                    values=tuple(values),
+                    form=left.form,
+                    expression=expression,
+                    fold=left.fold,
                 ),
             ),
         )
