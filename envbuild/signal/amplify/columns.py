@@ -48,9 +48,7 @@ class ColumnPlan:
 
     def holds(self, condition: Condition, value: Value) -> bool:
         """Whether a value of the column satisfies the condition."""
-        return self.probe.holds(
-            condition, value, affinity=self.affinity, collation=self.collation
-        )
+        return self.probe.holds(condition, value, affinity=self.affinity, collation=self.collation)
 
     def draw(self, rng: Random) -> Value:
         """One value by the shares above."""
