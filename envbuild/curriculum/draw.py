@@ -4,11 +4,12 @@ Each bucket is an endless row of shuffles of its questions; a step takes the nex
 earlier steps together stopped. So nothing comes twice before its bucket is spent.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from envbuild.curriculum.schedule import counts_at, gate_at, mixture_at
+from envbuild.curriculum.schedule import gate_at, iter_counts, mixture_at
 from envbuild.engine.seeds import derived_random
 from envbuild.records.curriculum import Schedule, ScheduleRow
 
@@ -33,16 +34,17 @@ class Draws:
         """`pool`: row ids a bucket, in an order that does not depend on chance."""
         self.schedule, self.pool, self.seed = schedule, pool, seed
         self._orders: dict[tuple[str, int], list[str]] = {}
-        self._before = _counts_before(schedule)
+        self._counts = list(itertools.islice(iter_counts(schedule), schedule.steps))
+        self._before = _sums(self._counts)
 
     def at(self, step: int) -> StepDraw:
-        """The draw of `step` (0-based)."""
-        counts = counts_at(self.schedule, step)
+        """The draw of `step`, from 0 to the schedule's last."""
+        counts = self._counts[step]
         gate = gate_at(self.schedule, step)
         drawn = [
             (bucket, epoch, row_id)
             for bucket, count in counts.items()
-            for epoch, row_id in self._take(bucket, self._start(bucket, step), count)
+            for epoch, row_id in self._take(bucket, self._before[step][bucket], count)
         ]
         derived_random(self.seed, str(step), "slots").shuffle(drawn)
         return StepDraw(
@@ -67,13 +69,6 @@ class Draws:
                 if count > len(self.pool.get(bucket, ()))
             },
         )
-
-    def _start(self, bucket: str, step: int) -> int:
-        before = self._before[bucket]
-        held = len(before) - 1
-        if step <= held:
-            return before[step]
-        return before[held] + (step - held) * counts_at(self.schedule, held)[bucket]
 
     def _take(self, bucket: str, start: int, count: int) -> list[tuple[int, str]]:
         size = len(self.pool.get(bucket, ()))
@@ -110,11 +105,9 @@ class Draws:
         return order
 
 
-def _counts_before(schedule: Schedule) -> dict[str, list[int]]:
-    """Per bucket, the questions drawn before each step 0..steps."""
-    before: dict[str, list[int]] = {}
-    for step in range(schedule.steps):
-        for bucket, count in counts_at(schedule, step).items():
-            sums = before.setdefault(bucket, [0])
-            sums.append(sums[-1] + count)
+def _sums(counts: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
+    """The questions a bucket before each step."""
+    before: list[Mapping[str, int]] = [dict.fromkeys(counts[0], 0)]
+    for step in counts:
+        before.append({bucket: before[-1][bucket] + count for bucket, count in step.items()})
     return before

@@ -1,6 +1,7 @@
 """The mixture and the submit gate at a step, exact: shares are fractions, never rounded floats."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from envbuild.records.curriculum import Schedule
@@ -34,10 +35,23 @@ def gate_at(schedule: Schedule, step: int) -> float:
     return float(max(Fraction(0), 1 - Fraction(step, schedule.gate_steps)))
 
 
-def counts_at(schedule: Schedule, step: int) -> dict[str, int]:
-    """Questions a bucket at `step`, by largest remainders; they sum to `schedule.questions`."""
-    mixture = mixture_at(schedule, step)
-    return dict(zip(mixture, apportion(schedule.questions, list(mixture.values())), strict=True))
+def iter_counts(schedule: Schedule) -> Iterator[dict[str, int]]:
+    """Questions a bucket at step 0, 1, … without end; each step's sum to `schedule.questions`.
+
+    Largest remainders of the cumulative shares: a step's questions go one by one to the bucket that
+    is owed most of all that the shares have promised so far (a tie: to the earlier). Rounded step
+    by step, 18 questions by 0.15, 0.20, 0.65 would be 3, 3 and 12 for as long as the shares hold.
+    """
+    owed = dict.fromkeys(schedule.buckets or (EVERYTHING,), Fraction(0))
+    for step in itertools.count():
+        for bucket, share in mixture_at(schedule, step).items():
+            owed[bucket] += share * schedule.questions
+        counts = dict.fromkeys(owed, 0)
+        for _ in range(schedule.questions):
+            bucket = max(owed, key=owed.__getitem__)
+            owed[bucket] -= 1
+            counts[bucket] += 1
+        yield counts
 
 
 def apportion(total: int, shares: Sequence[Fraction]) -> list[int]:

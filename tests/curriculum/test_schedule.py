@@ -1,12 +1,13 @@
 from collections import Counter
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.presets import load_schedule, parse_schedule, render_schedule
-from envbuild.curriculum.schedule import apportion, counts_at, gate_at, mixture_at
+from envbuild.curriculum.schedule import apportion, gate_at, iter_counts, mixture_at
 from envbuild.errors import ConfigurationError, UnknownNameError
 
 SYNSQL = load_schedule("synsql")
@@ -33,11 +34,29 @@ def test_mixture_at_the_published_steps(step: int, shares: tuple[Fraction, ...])
     assert tuple(mixture_at(SYNSQL, step).values()) == shares
 
 
-@pytest.mark.parametrize(
-    ("step", "counts"), [(0, [18, 0, 0]), (400, [7, 6, 5]), (900, [5, 4, 9]), (1500, [3, 3, 12])]
-)
-def test_counts_by_largest_remainders(step: int, counts: list[int]) -> None:
-    assert list(counts_at(SYNSQL, step).values()) == counts
+def test_counts_are_the_largest_remainders_of_the_cumulative_shares() -> None:
+    counts = [list(step.values()) for step in islice(iter_counts(SYNSQL), SYNSQL.steps)]
+    assert counts[0] == counts[399] == [18, 0, 0] and counts[400] == [7, 6, 5]
+    assert counts[1400:1403] == [[3, 3, 12], [3, 4, 11], [2, 4, 12]]
+    promised = [Fraction(0)] * 3
+    for step in range(SYNSQL.steps):
+        shares = mixture_at(SYNSQL, step).values()
+        promised = [sum(pair) for pair in zip(promised, shares, strict=True)]
+        drawn = [sum(column) for column in zip(*counts[: step + 1], strict=True)]
+        assert drawn == apportion(18 * (step + 1), [share / (step + 1) for share in promised])
+    # the shares that hold for the last 400 steps, to the question: 0.15, 0.20, 0.65 of 7,200
+    assert [sum(column) for column in zip(*counts[1400:], strict=True)] == [1080, 1440, 4680]
+
+
+def test_a_share_that_falls_to_nothing_takes_no_question_back() -> None:
+    plan = parse_schedule(
+        b'name = "x"\nbuckets = ["a", "b", "c"]\npool = [0.5, 0.3, 0.2]\nquestions = 3\nsteps = 9\n'
+        b"[[phases]]\nsteps = 1\nstart = [0.4, 0.4, 0.2]\n[[phases]]\nsteps = 8\n"
+        b"start = [0.0, 0.1, 0.9]\n",
+        "x",
+    )
+    for step, counts in enumerate(islice(iter_counts(plan), 50)):
+        assert min(counts.values()) >= 0 and sum(counts.values()) == 3, step
 
 
 def test_apportion_always_sums_and_stays_within_one_of_the_quota() -> None:
@@ -86,9 +105,9 @@ def test_a_draw_depends_on_seed_and_step_alone() -> None:
 
 def test_a_small_bucket_repeats_and_says_what_it_lacks() -> None:
     draw = Draws(SYNSQL, pool_of(short=5, medium=0, long=2), seed=0).at(900)
-    assert draw.counts == {"short": 5, "medium": 4, "long": 9}
-    assert draw.lacking == {"medium": 4, "long": 7}
-    assert Counter(row.bucket for row in draw.rows) == {"short": 5, "long": 9}
+    assert draw.counts == {"short": 5, "medium": 5, "long": 8}
+    assert draw.lacking == {"medium": 5, "long": 6}
+    assert Counter(row.bucket for row in draw.rows) == {"short": 5, "long": 8}
 
 
 def test_without_a_curriculum_everything_is_one_bucket() -> None:
@@ -106,7 +125,9 @@ def test_a_custom_schedule_is_a_file_of_the_same_form(tmp_path: Path) -> None:
         "[[phases]]\nsteps = 10\nstart = [1.0, 0.0]\nend = [0.0, 1.0]\n"
     )
     schedule = load_schedule(str(path))
-    assert [counts_at(schedule, step)["b0"] for step in (0, 5, 9)] == [4, 2, 0]
+    assert [counts["b0"] for counts in islice(iter_counts(schedule), 10)] == [
+        *(4, 4, 3, 3, 2, 2, 2, 1, 1, 0)
+    ]
 
 
 @pytest.mark.parametrize(
