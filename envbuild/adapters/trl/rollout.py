@@ -108,28 +108,63 @@ def _play(trainer: Any, episodes: Sequence[TokenEpisode]) -> None:
 
 def _generate(
     trainer: Any, requests: Sequence[TokenRequest]
-) -> list[tuple[list[int], list[float] | None]]:
-    """One completion a request, each cut to its own limit.
-
-    Where generation is collective, a process without requests asks for a token of its own and
-    throws it away, so that all of them call equally often.
-    """
+) -> list[tuple[list[int], list[float | None] | None]]:
+    """One completion a request, each cut to its own limit."""
     contexts = [list(request.context) for request in requests]
-    if not contexts:
-        contexts = [[trainer._tokenizer.pad_token_id]]
     most = max((request.max_new_tokens for request in requests), default=1)
-    if trainer.use_vllm:
-        trainer.vllm_generation.max_completion_length = most
+    if trainer.use_vllm and _shares_engine(trainer.vllm_generation):
+        ids, logprobs = _generate_together(trainer, contexts, most)
     else:
-        trainer.generation_config.max_new_tokens = most
-    ids, logprobs = trainer._generate_single_turn(contexts, None, {}, 1)
-    completions: list[tuple[list[int], list[float] | None]] = []
+        if trainer.use_vllm:
+            trainer.vllm_generation.max_completion_length = most
+        else:
+            trainer.generation_config.max_new_tokens = most
+        # sharded weights make generation collective: who has nothing to ask samples one token too
+        ids, logprobs = trainer._generate_single_turn(
+            contexts or [[trainer._tokenizer.pad_token_id]], None, {}, 1
+        )
+    completions: list[tuple[list[int], list[float | None] | None]] = []
     for place, request in enumerate(requests):
         limit = request.max_new_tokens
         completions.append(
             (ids[place][:limit], None if logprobs is None else logprobs[place][:limit])
         )
     return completions
+
+
+def _shares_engine(engine: Any) -> bool:
+    """Whether one vLLM engine answers several processes."""
+    if engine.accelerator.num_processes == 1:
+        return False
+    return bool(engine.mode == "server" or engine.tensor_parallel_size > 1)
+
+
+def _generate_together(
+    trainer: Any, contexts: Sequence[list[int]], most: int
+) -> tuple[list[list[int]], list[list[float | None]]]:
+    """The answers to this process's contexts from an engine that it shares.
+
+    TRL gives each process an equal slice of the engine's answers, and the first process's token
+    limit holds for all. Processes have different numbers of live episodes, so the first asks for
+    all of them, under the largest limit, the others for none; then each takes its own.
+    """
+    from torch import distributed
+
+    engine = trainer.vllm_generation
+    group = None if engine.mode == "server" else engine.tp_group
+    rank = distributed.get_rank(group)
+    asked: list[Any] = [None] * distributed.get_world_size(group)
+    distributed.all_gather_object(asked, (contexts, most), group=group)
+    engine.max_completion_length = max(limit for _, limit in asked)
+    every = [context for part, _ in asked for context in part]
+    # only under tensor parallelism can a whole group have nothing to ask
+    own = (every or [[trainer._tokenizer.pad_token_id]]) if rank == 0 else []
+    answers = [trainer._generate_single_turn(own, None, {}, 1)]
+    first = 0 if group is None else distributed.get_global_rank(group, 0)
+    distributed.broadcast_object_list(answers, src=first, group=group)
+    start = sum(len(part) for part, _ in asked[:rank])
+    ids, logprobs = answers[0]
+    return ids[start : start + len(contexts)], logprobs[start : start + len(contexts)]
 
 
 def _anywhere(trainer: Any, here: bool) -> bool:
