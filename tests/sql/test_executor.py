@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -17,6 +18,7 @@ from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, Outcome, QueryResult
 from envbuild.sql.executor import Session
 from envbuild.sql.running.run import _RUNNING
+from envbuild.sql.running.worker import _pool
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
 UNSTOPPABLE = "SELECT instr(zeroblob(999999), zeroblob(500000) || x'01')"
@@ -280,7 +282,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
         "from envbuild.sql.running.worker import _pool\n"
         f"session = Session.open_file({str(path)!r})\n"
         "session.run(\"SELECT instr(zeroblob(9000) || x'01', x'01')\")\n"
-        "print(_pool().idle[0].child.pid, flush=True)\n"
+        "print(_pool.places[0].worker.child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -363,6 +365,18 @@ def test_a_child_waits_for_no_thread_of_its_parent(session: Session) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_child_waits_for_no_worker_of_its_parent(session: Session) -> None:
+    with ExitStack() as held:
+        for place in _pool.places:  # as other threads hold them that wait for their answers
+            held.enter_context(place.lock)
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            good = session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
 def test_closing_breaks_off_what_another_thread_runs(session: Session) -> None:
     found = []
     thread = threading.Thread(target=lambda: found.append(session.run(ENDLESS)))
@@ -374,28 +388,44 @@ def test_closing_breaks_off_what_another_thread_runs(session: Session) -> None:
     assert [result.error for result in found] == ["interrupted"]
 
 
-def test_a_signal_that_raises_anywhere_leaves_nothing_behind(session: Session) -> None:
-    class RungError(Exception):
-        pass
+class RungError(Exception):
+    """What a signal's handler raises: Ctrl-C, a trainer's alarm."""
+
+
+def run_until_rung(session: Session, sql: str, seconds: float) -> None:
+    """Runs the statement again and again until a signal's handler raises in the midst of it."""
 
     def ring(*_: object) -> None:
         raise RungError
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        for turn in range(200):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.00002 * (turn % 100 + 1))
-                while True:
-                    session.run("SELECT * FROM orders")
-            except RungError:
-                pass
-            connection = session.connection
-            assert connection.authorizer is None
-            assert connection.limit(apsw.SQLITE_LIMIT_LENGTH) > 1_000_000
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        while True:
+            session.run(sql)
+    except RungError:
+        pass
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_that_raises_anywhere_leaves_nothing_behind(session: Session) -> None:
+    for turn in range(200):
+        run_until_rung(session, "SELECT * FROM orders", 0.00002 * (turn % 100 + 1))
+        connection = session.connection
+        assert connection.authorizer is None
+        assert connection.limit(apsw.SQLITE_LIMIT_LENGTH) > 1_000_000
+
+
+def test_a_signal_never_leaves_one_query_the_answer_of_another(session: Session) -> None:
+    session.isolated = True
+    for turn in range(12):
+        assert session.run(f"SELECT {turn}").rows == ((turn,),)
+        # what is broken off is the asking, the waiting or the reading
+        run_until_rung(session, "SELECT 'broken off'", 0.00005 * turn + 0.00002)
+        for number in range(3):
+            assert session.run(f"SELECT {number}").rows == ((number,),)
+    assert not any(place.lock.locked() for place in _pool.places)
 
 
 def test_files_that_are_no_database(tmp_path: Path) -> None:

@@ -61,9 +61,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_frame(stream: IO[bytes], body: bytes) -> None:
-    """Writes one frame and flushes."""
-    stream.write(len(body).to_bytes(4))
-    stream.write(body)
+    """Writes one frame, whole, also to a stream without a buffer."""
+    left = memoryview(len(body).to_bytes(4) + body)
+    while left:
+        left = left[stream.write(left) :]
     stream.flush()
 
 

@@ -1,13 +1,15 @@
 """Statements in a process that can be killed: for what no handler inside SQLite can stop.
 
 A worker is a child process that opens databases and runs one statement at a time; it answers over
-a pipe. One that does not answer in time is killed, and the next statement gets a new one. At most
-two live at once in a process, shared by all its sessions; the last session to close ends them.
+a pipe. One that does not answer in time, or whose answer is not waited for to its end (Ctrl-C, an
+alarm), is killed, and the next statement gets a new one. At most two live at once in a process,
+shared by all its sessions; the last session to close ends them. A forked child starts its own.
 A killed parent leaves none behind: a worker ends with its input, and an alarm of its own ends one
 that is stuck.
 """
 
 import atexit
+import io
 import itertools
 import os
 import selectors
@@ -39,38 +41,23 @@ class WorkerSession:
     def __init__(self, origin: Path | bytes) -> None:
         self.origin = origin
         self.key = next(_keys)
-        self._pool: _Pool | None = None
 
-    def run(self, sql: str, limits: Limits, *, seconds: float | None = None) -> QueryResult:
+    def run(self, sql: str, limits: Limits, *, seconds: float) -> QueryResult:
         """What the statement came to; `seconds` is what is left of its wall clock.
 
         Raises OperatorError where no worker can be started on this machine.
         """
-        seconds = limits.seconds if seconds is None else max(0.0, seconds)
-        pool = self._pool = _pool()
-        pool.tenants.add(self.key)
+        seconds = max(0.0, seconds)
         patience = seconds + min(GRACE, limits.seconds / 2)
         request = Request(key=self.key, sql=sql, limits=limits, seconds=seconds)
-        worker = pool.borrow()
         try:
-            answer = worker.ask(request, patience)
-            if answer.unknown:
-                image = self.origin if isinstance(self.origin, bytes) else None
-                path = "" if image is not None else str(self.origin)
-                request = msgspec.structs.replace(request, path=path, image=image)
-                answer = worker.ask(request, patience)
+            return _pool.run(self, request, patience).result()
         except _GoneError:
-            worker.kill()
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of time")
-        finally:
-            pool.give_back(worker)
-        return answer.result()
 
     def close(self) -> None:
         """Ends the workers where no other session uses them; idempotent."""
-        if self._pool is not None and self._pool.pid == os.getpid():
-            self._pool.leave(self.key)
-        self._pool = None
+        _pool.leave(self.key)
 
     def __del__(self) -> None:
         self.close()
@@ -91,11 +78,12 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
+            bufsize=0,  # a forked child that lets go of the pipe must not write what it inherited
             start_new_session=True,  # Ctrl-C is the parent's to answer
         )
-        assert self.child.stdin is not None
-        assert self.child.stdout is not None
-        self.input, self.output = self.child.stdin, self.child.stdout
+        assert isinstance(self.child.stdin, io.FileIO)
+        assert isinstance(self.child.stdout, io.FileIO)
+        self.input, self.output = self.child.stdin, io.BufferedReader(self.child.stdout)
         try:
             self._receive(_START_SECONDS)  # it says that it is ready
         except _GoneError:
@@ -104,6 +92,9 @@ class _Worker:
                 f"the SQL worker does not start: does `{sys.executable} -m "
                 "envbuild.sql.running.worker_main` run here?"
             ) from None
+        except BaseException:
+            self.kill()
+            raise
 
     def ask(self, request: Request, seconds: float) -> Answer:
         """The worker's answer. Raises _GoneError where none comes within `seconds`."""
@@ -136,34 +127,61 @@ class _Worker:
         self.output.close()
 
 
+class _Place:
+    """Where one worker is kept between two statements."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.worker: _Worker | None = None
+
+    def ask(self, session: WorkerSession, request: Request, patience: float) -> Answer:
+        """The worker's answer; a new worker where none is here.
+
+        The place is empty meanwhile: a worker whose answer is not taken never gets back into it.
+        """
+        worker, self.worker = self.worker, None
+        if worker is None or not worker.alive:
+            worker = _Worker()
+        try:
+            answer = worker.ask(request, patience)
+            if answer.unknown:
+                answer = worker.ask(_with_origin(request, session.origin), patience)
+        except BaseException:
+            worker.kill()
+            raise
+        self.worker = worker
+        return answer
+
+    def clear(self) -> None:
+        """Ends the worker, unless it is at work."""
+        if self.lock.acquire(blocking=False):
+            try:
+                worker, self.worker = self.worker, None
+                if worker is not None:
+                    worker.kill()
+            finally:
+                self.lock.release()
+
+
 class _Pool:
     """The workers of one process, and who uses them."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self.tenants: set[int] = set()
-        self.idle: list[_Worker] = []
-        self.free = threading.Semaphore(WORKERS)
-        self.lock = threading.Lock()
+        """Keys of the sessions that have run a statement and are not closed."""
+        self.places = [_Place() for _ in range(WORKERS)]
 
-    def borrow(self) -> _Worker:
-        self.free.acquire()
-        with self.lock:
-            if self.idle:
-                return self.idle.pop()
+    def run(self, session: WorkerSession, request: Request, patience: float) -> Answer:
+        self.tenants.add(session.key)
+        free = (place for place in self.places if not place.lock.locked())
+        place = next(free, self.places[session.key % WORKERS])
         try:
-            return _Worker()
-        except BaseException:
-            self.free.release()
-            raise
-
-    def give_back(self, worker: _Worker) -> None:
-        with self.lock:
-            if self.tenants and worker.alive:
-                self.idle.append(worker)
-            elif worker.alive:
-                worker.kill()
-        self.free.release()
+            # `with` alone is safe here: a signal may raise between an acquire() and its `try`
+            with place.lock:
+                return place.ask(session, request, patience)
+        finally:
+            if not self.tenants:  # the session was closed meanwhile
+                self.end()
 
     def leave(self, key: int) -> None:
         self.tenants.discard(key)
@@ -171,21 +189,25 @@ class _Pool:
             self.end()
 
     def end(self) -> None:
-        """Ends the idle workers."""
-        with self.lock:
-            while self.idle:
-                self.idle.pop().kill()
+        """Ends the workers that wait for a statement."""
+        for place in self.places:
+            place.clear()
 
 
-_current: _Pool | None = None
-_starting = threading.Lock()
+def _with_origin(request: Request, origin: Path | bytes) -> Request:
+    if isinstance(origin, bytes):
+        return msgspec.structs.replace(request, image=origin)
+    return msgspec.structs.replace(request, path=str(origin))
 
 
-def _pool() -> _Pool:
-    """This process's pool; a forked child has one of its own."""
-    global _current
-    with _starting:
-        if _current is None or _current.pid != os.getpid():
-            _current = _Pool()
-            atexit.register(_current.end)
-        return _current
+_pool = _Pool()
+
+
+def _begin_anew() -> None:
+    """In a forked child: the workers are the parent's, and a thread of it may hold their locks."""
+    global _pool
+    _pool = _Pool()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+atexit.register(lambda: _pool.end())
