@@ -1,6 +1,7 @@
 """The layout of DESIGN 4: levels, no cycles, one home per third-party package."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -197,3 +198,19 @@ def test_the_package_lists_what_it_offers() -> None:
     import envbuild
 
     assert {"Agent", "Environment", "__version__"} <= set(dir(envbuild))
+
+
+def test_no_possessive_quantifier_and_no_atomic_group() -> None:
+    """Python 3.11.0 to 3.11.2 misread them: CPython's issues 101955 and 106052."""
+    possessive = re.compile(r"[*+?}]\+|\(\?>")
+    quiet = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and id(node) not in texts:
+                written = node.value
+                if isinstance(written, bytes):
+                    written = written.decode("latin-1")
+                if isinstance(written, str):
+                    assert not possessive.search(quiet.sub("x", written)), (path, written)

@@ -15,8 +15,7 @@ from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import GROUP_ROWS, open_parquet, parquet_metadata, write_batches
 from envbuild.sql.connect import VERSIONS, open_read_only
 from envbuild.sql.text.identifiers import read_identifiers
-from envbuild.sql.text.mask import MaskMode
-from envbuild.sql.text.mask_column import mask_column
+from envbuild.sql.text.mask import MaskMode, mask_column
 
 BUCKETS_FILE = "buckets.parquet"
 FORMAT = "envbuild.buckets/1"
@@ -213,7 +212,7 @@ def _masked(corpus: CorpusFolder, mode: MaskMode, limit: int | None) -> Iterator
             identifiers=names_of(corpus, fresh.get_column("db_id").to_list()),
             mode=mode,
         )
-        yield pl.concat([fresh.select("question_id"), masked], how="horizontal")
+        yield pl.concat([fresh.select("question_id"), masked.drop("literals")], how="horizontal")
         if taken == limit:
             return
 

@@ -35,7 +35,7 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 """A pair of surrogates, a lone one, or the start of any other escape."""
-_NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?(?:NaN|Infinity))\b', re.DOTALL)
+_NOT_FINITE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(-?(?:NaN|Infinity))\b', re.DOTALL)
 """A string, passed over, or a token that Python and pandas write though JSON has none such."""
 _MARK = b'"\\u0001not finite: '
 """Opens the string that stands for such a token while its record is cut into raw values."""

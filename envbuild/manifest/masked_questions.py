@@ -10,7 +10,7 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.manifest.hand_out import read_questions
 from envbuild.manifest.layout import row_id_of
 from envbuild.manifest.parts import Part
-from envbuild.sql.text.mask_column import mask_column
+from envbuild.sql.text.mask import mask_column
 
 
 def read_masked(part: Part, corpus: CorpusFolder) -> pl.DataFrame:
@@ -24,7 +24,6 @@ def read_masked(part: Part, corpus: CorpusFolder) -> pl.DataFrame:
         questions.get_column("gold_sql"),
         identifiers=names_of(corpus, questions.get_column("db_id").to_list()),
         mode=mode,
-        literals=True,
     )
     phrasings = pl.len().over("db_id", "question_id") > 1
     named = questions.select(

@@ -16,7 +16,7 @@ from envbuild.sql.names import fold_name
 from envbuild.sql.text.statements import split_statements
 from envbuild.sql.text.tokens import Kind, iter_code, unquote
 
-_HEAD = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*[\s\S]*?\*/)*+", re.UNICODE)
+_HEAD = re.compile(r"(?:\s+|--[^\n]*|/\*[\s\S]*?\*/)*", re.UNICODE)
 _TRIGGER = re.compile(r"CREATE\s+(?:TEMP\w*\s+)?TRIGGER\b", re.IGNORECASE)
 _ADDS_KEY = re.compile(
     r"ALTER\s+TABLE\b[\s\S]*?\bADD\s+(?:CONSTRAINT|FOREIGN|PRIMARY|UNIQUE)\b", re.IGNORECASE

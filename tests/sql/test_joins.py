@@ -195,3 +195,11 @@ def test_a_views_column_stands_for_the_base_column(sql: str, share: float) -> No
     names = tuple(view.split()[2] for view in VIEWS)
     schema = msgspec.structs.replace(SHOP, views=names, view_sql=VIEWS)
     assert join_share(sql, schema) == share
+
+
+def test_what_doubles_sqlglots_time_is_not_given_to_it() -> None:
+    joins = " JOIN customers" * 40
+    assert join_share(f"SELECT 1 FROM orders{joins}", SHOP) == 0.0
+    assert join_share(f"SELECT 1 COLLATE nocase FROM orders{joins}", SHOP) == 0.0
+    dates = "date(" * 40 + "1" + ")" * 40
+    assert join_share(f"SELECT {dates} COLLATE nocase FROM orders, customers", SHOP) == 0.0

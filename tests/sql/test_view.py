@@ -166,16 +166,16 @@ INSERT INTO strict_one (rowid, n) VALUES (11, 1);
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
-def test_tables_placed_at_once_are_those_that_ddl_makes(tmp_path: Path, encoding: str) -> None:
+def test_an_image_and_a_file_hold_the_same_tables(tmp_path: Path, encoding: str) -> None:
     path = build(tmp_path / "mixed.sqlite", f"PRAGMA encoding = '{encoding}'; {MIXED}")
     names = ["clustered", "keyed", "plain", "quoted", "integer primary key", "strict_one"]
-    placed = tmp_path / "placed.sqlite"
-    placed.write_bytes(build_view_image(path, names))
+    image = tmp_path / "image.sqlite"
+    image.write_bytes(build_view_image(path, names))
     made = tmp_path / "made.sqlite"
     with closing(ViewBuilder(path)) as builder:
         builder.write(names, made)
     found = []
-    for file in (path, placed, made):
+    for file in (path, image, made):
         with closing(apsw.Connection(str(file))) as connection:
             assert list(connection.execute("PRAGMA integrity_check")) == [("ok",)]
             found.append(
@@ -194,7 +194,7 @@ def test_tables_placed_at_once_are_those_that_ddl_makes(tmp_path: Path, encoding
             )
     assert found[0] == found[1] == found[2]
     schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
-    with closing(apsw.Connection(str(placed))) as one, closing(apsw.Connection(str(made))) as two:
+    with closing(apsw.Connection(str(image))) as one, closing(apsw.Connection(str(made))) as two:
         assert one.execute(schema).fetchall() == two.execute(schema).fetchall()
 
 

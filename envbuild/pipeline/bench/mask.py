@@ -1,4 +1,4 @@
-"""Masking gold SQL: a whole column, query by query, and sqlglot's parse + replace + generate."""
+"""Masking gold SQL, beside sqlglot's parse + replace + generate."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from statistics import mean, median
 from envbuild.pipeline.bench_inputs import gold_queries
 from envbuild.sql.sqlglot_ways import mask_by_parsing
 from envbuild.sql.text.mask import mask_sql
-from envbuild.sql.text.mask_column import mask_column
 
 QUERIES = 20_000
 PEER_QUERIES = 1_000
@@ -18,9 +17,8 @@ def measure(rounds: int) -> list[dict[str, object]]:
     texts = gold_queries(QUERIES, tables=75)
     ways: dict[str, tuple[Callable[[], object], int]] = {
         "sqlglot": (lambda: [mask_by_parsing(sql) for sql in texts[:PEER_QUERIES]], PEER_QUERIES),
-        "column, literals": (lambda: mask_column(texts), QUERIES),
-        "query by query, literals": (lambda: [mask_sql(sql) for sql in texts], QUERIES),
-        "column, skeleton": (lambda: mask_column(texts[:5000], mode="skeleton"), 5000),
+        "literals": (lambda: [mask_sql(sql) for sql in texts], QUERIES),
+        "skeleton": (lambda: [mask_sql(sql, mode="skeleton") for sql in texts[:5000]], 5000),
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):

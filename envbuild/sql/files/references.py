@@ -2,17 +2,16 @@
 
 Only the clause goes: everything else stays as written, comments too. The clause's grammar is
 SQLite's (`REFERENCES parent (columns) ON … MATCH … DEFERRABLE …`, or the same behind
-`FOREIGN KEY (columns)`, either one with its `CONSTRAINT name`). Opening an episode waits for this,
-so that one regular expression does the walk, made of the tokenizer's own parts.
+`FOREIGN KEY (columns)`, either one with its `CONSTRAINT name`).
 """
 
 import re
-from collections.abc import Collection
-from functools import cache, lru_cache
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from envbuild.sql.names import fold_name
-from envbuild.sql.text.tokens import COMMENT, ID_CHARACTER, QUOTED, SPACE, STRING, WORD, unquote
+from envbuild.sql.text.tokens import COMMENT, SPACE, Kind, iter_code, unquote
 
 BLANKS = " \t\n\f\r"
 
@@ -54,92 +53,105 @@ class _Clause(NamedTuple):
 
 @lru_cache(maxsize=8192)  # a database's tables come up in view after view
 def _find_clauses(sql: str) -> tuple[_Clause, ...]:
-    plain = _find_in_plain(sql)
-    return _walk(sql) if plain is None else plain
-
-
-def _walk(sql: str) -> tuple[_Clause, ...]:
-    return tuple(
-        _Clause(m.start("lead"), m.end("clause"), _lead_left(m), unquote(m["parent"]))
-        for m in _patterns().walk.finditer(sql)
-        if m["clause"] is not None
-    )
-
-
-def _find_in_plain(sql: str) -> tuple[_Clause, ...] | None:
-    """What `_walk` finds, for DDL as most write it and a third of the time; None for other DDL.
-
-    Without comments, strings and named constraints, only FOREIGN KEY (…), blanks and a comma can
-    stand between the word REFERENCES and what its clause follows.
-    """
-    lower = sql.lower()
-    at = lower.find("references")
-    if at < 0:
+    if "references" not in sql.lower():
         return ()
-    if "'" in sql or "[" in sql or "--" in sql or "/*" in sql or not sql.isascii():
-        return None
-    patterns = _patterns()
-    words = [word for word in patterns.before if word[0] in lower]
-    has_quotes = '"' in sql or "`" in sql
-    found: list[_Clause] = []
-    done = 0
-    while at >= 0:
-        behind = patterns.behind.match(sql, at)
-        start = _start_of_clause(sql, lower, done, at, words)
-        if behind is None or start is None:
+    return tuple(_Reading(sql).clauses())
+
+
+_NAMES = (Kind.WORD, Kind.QUOTED, Kind.STRING)
+_TAILS = (
+    *(
+        tuple(f"on {event} {action}".split())
+        for event in ("delete", "update", "insert")
+        for action in ("set null", "set default", "no action", "cascade", "restrict")
+    ),
+    *(
+        tuple(f"{deferrable} {when}".split())
+        for deferrable in ("not deferrable", "deferrable")
+        for when in ("initially deferred", "initially immediate", "")
+    ),
+)
+"""What may follow the parent's columns, the longer one first; besides MATCH and a name."""
+
+
+class _Reading:
+    """One statement's tokens, walked once."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.code = list(iter_code(sql))
+        self.words = [sql[token.start : token.end].lower() for token in self.code]
+
+    def clauses(self) -> Iterator[_Clause]:
+        place = before = 0  # `before`: where the token in front of `place` ends
+        while place < len(self.code):
+            found = self._clause(place)
+            if found is None:
+                before = self.code[place].end
+                place += 1
+                continue
+            parent, behind = found
+            start = before
+            if place and self.words[place - 1] == ",":
+                start = self.code[place - 1].start
+            before = self.code[behind - 1].end
+            following = self.words[behind][0] if behind < len(self.code) else ""
+            lead = self.sql[start : self.code[place].start]
+            left = _lead_left(lead, following)
+            if lead[:1] != "," and left[-1:] not in tuple(BLANKS):
+                left += _blank_before(self.sql, before)
+            yield _Clause(start, before, left, parent)
+            place = behind
+
+    def _clause(self, place: int) -> tuple[str, int] | None:
+        """(parent, the place behind) of the clause that starts at `place`, if one does."""
+        if self._is(place, "constraint") and self._names(place + 1):
+            place += 2
+        if self._is(place, "foreign", "key"):
+            place = self._columns(place + 2)
+        if not self._is(place, "references") or not self._names(place + 1):
             return None
-        if has_quotes and (sql.count('"', done, start) % 2 or sql.count("`", done, start) % 2):
-            return None
-        code = start
-        while sql[code - 1] in BLANKS:
-            code -= 1
-        follows_comma = sql[code - 1] == ","
-        done = behind.end()
-        if follows_comma:
-            left = "," if sql[done:].lstrip(BLANKS)[:1] not in (",", ")") else ""
-        else:
-            left = _blank_before(sql, done)
-        found.append(_Clause(code - follows_comma, done, left, unquote(behind["parent"])))
-        at = lower.find("references", done)
-    return tuple(found)
+        parent = self.code[place + 1]
+        place = self._columns(place + 2) or place + 2
+        while behind := self._tail(place):
+            place = behind
+        return unquote(self.sql[parent.start : parent.end]), place
+
+    def _is(self, place: int, *words: str) -> bool:
+        return self.words[place : place + len(words)] == list(words)
+
+    def _names(self, place: int) -> bool:
+        return place < len(self.code) and self.code[place].kind in _NAMES
+
+    def _columns(self, place: int) -> int:
+        """The place behind a bracket of names that opens at `place`; 0 where none does."""
+        if not self._is(place, "("):
+            return 0
+        for here in range(place + 1, len(self.code)):
+            if self.words[here] == ")":
+                return here + 1
+            if self.words[here] == "(" or self.code[here].kind is Kind.ILLEGAL:
+                break
+        return 0
+
+    def _tail(self, place: int) -> int:
+        """The place behind what stands at `place` of a clause's rest; 0 where nothing does."""
+        if self._is(place, "match") and self._names(place + 1):
+            return place + 2
+        return next((place + len(tail) for tail in _TAILS if self._is(place, *tail)), 0)
 
 
-_ENDS = BLANKS + ',)"`'
-"""What a word may follow."""
-
-
-def _start_of_clause(
-    sql: str, lower: str, done: int, at: int, words: list[tuple[str, re.Pattern[str]]]
-) -> int | None:
-    """Where the clause of a REFERENCES begins, its name and FOREIGN KEY (…) included.
-
-    `words`: those that the text has at all. None where only a walk can tell.
-    """
-    start = at
-    for word, pattern in words:
-        if sql[start - 1] not in _ENDS:
-            return None
-        found = lower.rfind(word, done, start)
-        if found >= 0 and pattern.fullmatch(sql, found, start):
-            start = found
-        elif found >= 0 and word == "foreign":
-            return None
-    return start if sql[start - 1] in _ENDS else None
-
-
-def _lead_left(match: re.Match[str]) -> str:
+def _lead_left(lead: str, following: str) -> str:
     """What stays of the comma, blanks and comments before a clause that goes.
 
     A comment keeps its blanks, since a line comment needs its line end. SQLite lets constraints
-    follow each other without a comma, and then it must stay for the next.
+    follow each other without a comma, and then it must stay for the next. `following`: the first
+    character of the next token.
     """
-    lead = match["lead"]
-    next_code = _code_behind(match.string, match.end("clause"))
     gap = lead.removeprefix(",")
     kept_gap = gap if gap.strip(BLANKS) else ""
-    if lead.startswith(","):
-        return ("," if next_code not in (",", ")") else "") + kept_gap
-    return kept_gap or _blank_before(match.string, match.end("clause"))
+    comma = lead.startswith(",") and following not in (",", ")")
+    return "," + kept_gap if comma else kept_gap
 
 
 def _blank_before(sql: str, at: int) -> str:
@@ -149,7 +161,7 @@ def _blank_before(sql: str, at: int) -> str:
 
 def _code_at(sql: str, at: int) -> int:
     """Where the first token from `at` on stands that is neither blank nor comment."""
-    gap = _gap().match(sql, at)
+    gap = _GAP.match(sql, at)
     return gap.end() if gap else at
 
 
@@ -164,63 +176,4 @@ def _is_kept(parent: str, kept: Collection[str]) -> bool:
     return folded in kept or folded.rpartition(".")[2] in kept
 
 
-_GAP = rf"(?:{SPACE}|{COMMENT})*+"
-
-
-@cache
-def _gap() -> re.Pattern[str]:
-    return re.compile(_GAP)
-
-
-class _Patterns(NamedTuple):
-    """Compiled at the first use: it takes a while."""
-
-    walk: re.Pattern[str]
-    """One foreign-key clause and whatever stands before it, token by token."""
-    before: tuple[tuple[str, re.Pattern[str]], ...]
-    """What may stand before it, nearest first, each by its first word: FOREIGN KEY (…), a name."""
-    behind: re.Pattern[str]
-    """From REFERENCES on."""
-
-
-@cache
-def _patterns() -> _Patterns:
-    name = f"(?:{WORD}|{QUOTED}|{STRING})"
-    columns = rf"\((?:{COMMENT}|{QUOTED}|{STRING}|[^()'\"`\[\]])*+\)"
-    action = "|".join(
-        _words(what) for what in ("set null", "set default", "no action", "cascade", "restrict")
-    )
-    event = "|".join(_words(f"on {what}") for what in ("delete", "update", "insert"))
-    when = "|".join(_words(f"initially {when}") for when in ("deferred", "immediate"))
-    tail = (
-        f"(?:{event}){_GAP}(?:{action})|{_words('match')}{_GAP}{name}"
-        f"|(?:{_words('not')}{_GAP})?{_words('deferrable')}(?:{_GAP}(?:{when}))?"
-    )
-    key = f"{_words('foreign key')}{_GAP}{columns}{_GAP}"
-    behind = (
-        f"{_words('references')}{_GAP}(?P<parent>{name})(?:{_GAP}{columns})?(?:{_GAP}(?:{tail}))*+"
-    )
-    named = f"{_words('constraint')}{_GAP}{name}{_GAP}"
-    clause = f"(?:{named})?(?:{key})?{behind}"
-    plain = clause.replace("?P<parent>", "?:")
-    lead = f",?{_GAP}"
-    before = (
-        rf"[^A-Za-z_$0-9\x80-\U0010ffff'\"`\[/,{BLANKS}-]++"
-        rf"|[ABD-EG-QS-Zabd-eg-qs-z_$0-9\x80-\U0010ffff]{ID_CHARACTER}*+"
-        rf"|(?!{lead}{plain})(?:[{BLANKS}]++|,|{COMMENT}|[CFRcfr]{ID_CHARACTER}*+)"
-        rf"|{QUOTED}|{STRING}|[/\-]|[^A-Za-z_$0-9\x80-\U0010ffff,{BLANKS}]"
-    )
-    return _Patterns(
-        # Optional, so that the rest of the text is walked once and not again from each position.
-        walk=re.compile(f"(?:{before})*+(?:(?P<lead>{lead})(?P<clause>{clause}))?"),
-        before=(("foreign", re.compile(key)), ("constraint", re.compile(named))),
-        behind=re.compile(behind),
-    )
-
-
-def _words(keywords: str) -> str:
-    """Keywords in either case; re.IGNORECASE would take half a second to compile."""
-    return _GAP.join(
-        "".join(f"[{letter}{letter.upper()}]" for letter in word) + f"(?!{ID_CHARACTER})"
-        for word in keywords.split()
-    )
+_GAP = re.compile(rf"(?:{SPACE}|{COMMENT})*")

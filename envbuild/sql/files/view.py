@@ -17,12 +17,10 @@ from envbuild.errors import CorpusError
 from envbuild.sql.connect import quote_name, read_only_uri
 from envbuild.sql.files.references import drop_references
 from envbuild.sql.files.view_rows import Entry, copy_rows, read_shapes
-from envbuild.sql.files.view_tables import can_be_placed, create_tables, in_cut, place_tables
+from envbuild.sql.files.view_tables import create_tables, in_cut
 from envbuild.sql.forks import renew_in_children
 from envbuild.sql.names import fold_name
 
-_ENCODINGS = {"UTF-8": 1, "UTF-16le": 2, "UTF-16be": 3}
-"""The file header's number of each."""
 _SMALL = 4 * 1024 * 1024
 _OBJECTS = """
 SELECT type, name, tbl_name, ifnull(CAST(sql AS TEXT), '') FROM main.sqlite_schema
@@ -61,7 +59,7 @@ class ViewBuilder:
         with self._lock, self._cut(":memory:") as connection:
             # Small tables fill small pages better, and an image is copied at every open.
             connection.execute(f"PRAGMA cut.page_size = {self._page_size}")
-            self._source.fill(connection, tables, page_size=self._page_size)
+            self._source.fill(connection, tables)
             return connection.serialize("cut")
 
     def write(self, tables: Sequence[str], out: Path) -> None:
@@ -106,7 +104,9 @@ class ViewBuilder:
         except (apsw.Error, OSError) as e:
             raise CorpusError("view_not_built", str(e)) from e
         try:
-            self._source = _Source(_ready(self._connection))
+            self._source = _Source()
+            # Switches off what would act on rows being copied, and reads the schema.
+            self._connection.execute("PRAGMA ignore_check_constraints = ON")
         except apsw.Error as e:
             self._connection.close()
             raise CorpusError("view_not_built", str(e)) from e
@@ -116,53 +116,27 @@ _left_to_the_parent: list[apsw.Connection] = []
 """Connections inherited by a fork: closing them here could wait for a lock held over there."""
 
 
-def _ready(connection: apsw.Connection) -> int:
-    """Switches off what would act on rows being copied, and reads the schema.
-
-    The file header's number of the source's text encoding comes back.
-    """
-    connection.execute("PRAGMA ignore_check_constraints = ON")
-    ((encoding,),) = connection.execute("PRAGMA encoding")
-    return _ENCODINGS[encoding]
-
-
 class _Source:
     """The source's schema entries as they stand there, each read when a view first wants it."""
 
-    def __init__(self, encoding: int) -> None:
-        self._encoding = encoding
+    def __init__(self) -> None:
         self.tables: dict[str, Entry] = {}
         """Folded name -> table."""
         self.indexes: dict[str, list[Entry]] = {}
         """Folded table name -> its indexes."""
         self.views: dict[str, Entry] = {}
 
-    def fill(
-        self, connection: apsw.Connection, tables: Sequence[str], *, page_size: int = 0
-    ) -> None:
-        """Puts these tables, and what goes with them, into the attached `cut`.
-
-        `page_size`: `cut` is blank and in memory, and gets pages of so many bytes.
-        """
+    def fill(self, connection: apsw.Connection, tables: Sequence[str]) -> None:
+        """Puts these tables, and what goes with them, into the attached `cut`."""
         names = [name for name in dict.fromkeys(map(fold_name, tables)) if name[:7] != "sqlite_"]
         self._learn(connection, names)
         for name in names:  # SQLite's internal tables make themselves
             if name not in self.tables:
                 raise CorpusError("no_table", f"the database has no table {name!r}", table=name)
         chosen = [self.tables[name] for name in names]
-        entries = list(self._entries(names))
         shapes = read_shapes(connection, chosen)
         with connection:
-            if page_size and can_be_placed(entries):
-                place_tables(
-                    connection,
-                    entries,
-                    page_size=page_size,
-                    encoding=self._encoding,
-                    without_rowid=[name for name, shape in shapes.items() if shape.without_rowid],
-                )
-            else:
-                create_tables(connection, entries)
+            create_tables(connection, self._entries(names))
             # Indexes came before the rows: SQLite then copies both as they are, without sorting.
             copy_rows(connection, chosen, shapes)
             if "sqlite_stat1" in self.tables:
@@ -171,12 +145,11 @@ class _Source:
                 _copy_views(connection, list(self.views.values()))
 
     def _entries(self, names: list[str]) -> Iterator[Entry]:
-        """The tables, each with the indexes that its constraints make, then their other indexes."""
+        """The tables, then their indexes, less those that constraints make themselves."""
         kept = frozenset(names)
         for name in names:
             kind, declared, table, sql = self.tables[name]
             yield Entry(kind, declared, table, drop_references(sql, kept))
-            yield from (index for index in self.indexes.get(name, ()) if not index.sql)
         for name in names:
             yield from (index for index in self.indexes.get(name, ()) if index.sql)
 

@@ -34,7 +34,6 @@ class Shape(NamedTuple):
     """A name for the rowid that no column takes; empty where a column is it or none is there."""
     by_column: bool = False
     """Some columns are not stored, or the table is virtual: `SELECT *` will not do."""
-    without_rowid: bool = False
 
 
 def read_shapes(connection: apsw.Connection, tables: Sequence[Entry]) -> dict[str, Shape]:
@@ -131,7 +130,6 @@ def _read_shape(connection: apsw.Connection, table: Entry) -> Shape:
     return Shape(
         rowid="" if without_rowid or is_alias or not free else free[0],
         by_column=kind == "virtual" or any(hidden for _, _, hidden, _ in columns),
-        without_rowid=bool(without_rowid),
     )
 
 

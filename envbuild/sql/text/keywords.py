@@ -26,7 +26,7 @@ def is_keyword_here(code: list[Lexeme], place: int) -> bool:
     """
     word = code[place].text.lower()
     before = code[place - 1].text.lower() if place else ""
-    following = code[place + 1] if place + 1 < len(code) else Lexeme(Kind.ILLEGAL, "", False)
+    following = code[place + 1] if place + 1 < len(code) else Lexeme(Kind.ILLEGAL, "", 0)
     after = following.text.lower()
     if before == "." or after == ".":
         return False

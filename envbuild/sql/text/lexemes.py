@@ -1,8 +1,8 @@
-"""A query's meaningful tokens as a list that looks forward and back, with the gaps between them."""
+"""A query's meaningful tokens as a list that looks forward and back."""
 
 from typing import NamedTuple
 
-from envbuild.sql.text.tokens import Kind, iter_tokens
+from envbuild.sql.text.tokens import Kind, iter_code
 
 
 class Lexeme(NamedTuple):
@@ -10,21 +10,13 @@ class Lexeme(NamedTuple):
 
     kind: Kind
     text: str
-    gap: bool
-    """Blanks or a comment stood before it."""
+    start: int
+    """Its place in the text."""
 
 
 def lexemes(sql: str) -> list[Lexeme]:
     """The tokens of `sql` that mean something, in order."""
-    code: list[Lexeme] = []
-    gap = False
-    for kind, start, end in iter_tokens(sql):
-        if kind is Kind.SPACE or kind is Kind.COMMENT:
-            gap = True
-        else:
-            code.append(Lexeme(kind, sql[start:end], gap))
-            gap = False
-    return code
+    return [Lexeme(kind, sql[start:end], start) for kind, start, end in iter_code(sql)]
 
 
 def type_places(code: list[Lexeme]) -> frozenset[int]:

@@ -40,9 +40,7 @@ _MARKS = re.compile(
     r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
     r"""|--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)|;"""
 )
-_NO_CODE = re.compile(
-    r"(?:[ \t\n\v\f\r\ufeff]|--[^\n]*(?:\n|\Z)|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z))*+"
-)
+_NO_CODE = re.compile(r"(?:[ \t\n\v\f\r\ufeff]+|--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z))*")
 
 
 def _iter_plainly(text: str) -> Iterator[str]:
@@ -50,7 +48,8 @@ def _iter_plainly(text: str) -> Iterator[str]:
     start = 0
     ends = [mark.start() for mark in _MARKS.finditer(text) if mark[0] == ";"]
     for end in (*ends, len(text)):
-        if not _NO_CODE.fullmatch(text, start, end):
+        before_code = _NO_CODE.match(text, start, end)
+        if before_code is None or before_code.end() < end:
             yield text[start:end].strip()
         start = end + 1
 

@@ -45,29 +45,31 @@ class Token(NamedTuple):
 
 ID_CHARACTER = r"[0-9A-Za-z_$\x80-\U0010ffff]"
 """What may follow in a bare identifier."""
-SPACE = r"[ \t\n\f\r][ \t\n\v\f\r]*+|\ufeff"
-COMMENT = r"--[^\n]*+|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)"
-STRING = r"'[^']*+(?:''[^']*+)*+'"
-BLOB = r"[xX]'(?:[0-9a-fA-F]{2})*+'"
+# Python 3.11.0 to 3.11.2 misread possessive quantifiers and atomic groups: a lookahead says where
+# a token ends, wherever a shorter match would be another token.
+SPACE = r"[ \t\n\f\r][ \t\n\v\f\r]*|\ufeff"
+COMMENT = r"--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)"
+STRING = r"'[^']*(?:''[^']*)*'(?!')"
+BLOB = r"[xX]'(?:[0-9a-fA-F]{2})*'"
 _DIGITS = (
-    r"(?>0[xX][0-9a-fA-F][0-9a-fA-F_]*+"
-    r"|(?:[0-9][0-9_]*+(?:\.[0-9_]*+)?|\.[0-9][0-9_]*+)(?:[eE][+-]?[0-9][0-9_]*+)?)"
+    r"(?:0[xX][0-9a-fA-F][0-9a-fA-F_]*"
+    r"|(?:[0-9][0-9_]*(?:\.[0-9_]*|(?!\.))|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?)"
 )
 NUMBER = rf"{_DIGITS}(?!{ID_CHARACTER})"
-WORD = rf"[A-Za-z_\x80-\U0010ffff]{ID_CHARACTER}*+"
-QUOTED = r'"[^"]*+(?:""[^"]*+)*+"|`[^`]*+(?:``[^`]*+)*+`|\[[^\]]*+\]'
+WORD = rf"[A-Za-z_\x80-\U0010ffff]{ID_CHARACTER}*"
+QUOTED = r'"[^"]*(?:""[^"]*)*"(?!")|`[^`]*(?:``[^`]*)*`(?!`)|\[[^\]]*\]'
 VARIABLE = (
-    rf"\?[0-9]*+|[@#:$](?:::)*+{ID_CHARACTER}(?:{ID_CHARACTER}|::)*+"
-    r"(?:\([^) \t\n\v\f\r]*+\)|(?!\())"
+    rf"\?[0-9]*|[@#:$](?:::)*{ID_CHARACTER}(?:{ID_CHARACTER}|::)*"
+    rf"(?:\([^) \t\n\v\f\r]*\)|(?!\(|::|{ID_CHARACTER}))"
 )
 OPERATOR = r"->>?|\|\||<[=>]|<<|>[=>]|==|!=|[-+*/%=<>|&~,;()]|\.(?![0-9])"
 # What remains, as far as SQLite takes it: a malformed blob to its quote, a number with letters
 # behind it, an unfinished quote to the end, a variable without a name, any other character.
 ILLEGAL = (
-    r"[xX]'[^']*+'?"
-    rf"|{_DIGITS}{ID_CHARACTER}++"
-    r"|['\"`\[][\s\S]*+"
-    rf"|[@#:$](?:::)*+(?:{ID_CHARACTER}(?:{ID_CHARACTER}|::)*+\([^) \t\n\v\f\r]*+)?"
+    r"[xX]'[^']*'?"
+    rf"|{_DIGITS}{ID_CHARACTER}+"
+    r"|['\"`\[][\s\S]*"
+    rf"|[@#:$](?:::)*(?:{ID_CHARACTER}(?:{ID_CHARACTER}|::)*\([^) \t\n\v\f\r]*)?"
     r"|[\s\S]"
 )
 PATTERNS = {

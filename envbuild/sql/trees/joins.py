@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from envbuild.records.schema import Schema
 from envbuild.sql.trees.parse import parse_statement
-from envbuild.sql.trees.plain_joins import count_plain_joins
 from envbuild.sql.trees.schema_columns import SchemaColumns, schema_columns
 from envbuild.sql.trees.sources import Key, Origin, Scope, Tracing
 
@@ -22,18 +21,15 @@ from envbuild.sql.trees.sources import Key, Origin, Scope, Tracing
 def join_share(sql: str, schema: Schema) -> float:
     """Joins along a declared foreign key over all joins, 0.0 to 1.0; 0.0 without joins.
 
-    SQL that sqlglot cannot read has no share (0.0): it is a bonus, never a verdict. A query written
-    plainly needs no sqlglot.
+    SQL that sqlglot cannot read has no share (0.0): it is a bonus, never a verdict.
     """
     if not schema.foreign_keys or not _may_join(sql.lower()):
         return 0.0
-    columns = schema_columns(schema)
-    counted = count_plain_joins(sql, columns) or count_joins_in_tree(sql, columns)
-    along_keys, joins = counted or (0, 0)
+    along_keys, joins = _count_joins(sql, schema_columns(schema)) or (0, 0)
     return along_keys / joins if joins else 0.0
 
 
-def count_joins_in_tree(sql: str, columns: SchemaColumns) -> tuple[int, int] | None:
+def _count_joins(sql: str, columns: SchemaColumns) -> tuple[int, int] | None:
     """(joins along declared foreign keys, joins); None where sqlglot cannot soon read it."""
     tree = parse_statement(sql)
     if tree is None:
