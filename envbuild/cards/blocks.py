@@ -10,8 +10,8 @@ from envbuild.buckets.edges import Edges
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.spellings import one_spelling
 from envbuild.errors import CorpusFolderError
-from envbuild.io.grouped import count_values, iter_grouped
 from envbuild.io.parquet import arrow_schema
+from envbuild.io.sorting import count_values, iter_grouped
 from envbuild.preflight.measure import measure_corpus
 from envbuild.preflight.write import REPORT_FILE
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow

@@ -17,8 +17,8 @@ from envbuild.corpora.folder_files import (
     SQLITE_ENDINGS,
 )
 from envbuild.errors import CorpusFolderError
-from envbuild.io.grouped import first_record
 from envbuild.io.parquet import iter_records, open_parquet, read_records
+from envbuild.io.sorting import first_record
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
 __all__ = [

@@ -10,7 +10,7 @@ from envbuild.buckets.edges import PUBLISHED_EDGES, Edges, parse_edges
 from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
 from envbuild.errors import UnknownNameError, UsageError
 from envbuild.io.files import sha256_file
-from envbuild.io.grouped import count_values
+from envbuild.io.sorting import count_values
 from envbuild.records.execution import Limits
 from envbuild.schema.sampler import DEFAULT_TABLES, DISTRACTORS
 from envbuild.sql.connect import SQLITE_VERSION

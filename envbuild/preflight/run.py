@@ -6,7 +6,7 @@ import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
-from envbuild.io.sorted_records import SortedRecords
+from envbuild.io.sorting import SortedRecords
 from envbuild.preflight.check_database import CheckedDatabase, CheckShard, check_shard
 from envbuild.preflight.checks import SEVERITIES, severity_of
 from envbuild.preflight.corpus_checks import few_rows, refused

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envbuild.io.grouped import iter_grouped
 from envbuild.io.parquet import iter_records
+from envbuild.io.sorting import iter_grouped
 from envbuild.preflight.check_database import CheckShard
 from envbuild.preflight.measure import CountedDatabase, MeasuredCorpus
 from envbuild.preflight.subjects import DatabaseInput

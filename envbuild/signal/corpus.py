@@ -10,7 +10,7 @@ import msgspec
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusError, CorpusFolderError
-from envbuild.io.sorted_records import SortedRecords
+from envbuild.io.sorting import SortedRecords
 from envbuild.records.signal import CorpusSignal, SignalScore
 from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
@@ -64,7 +64,7 @@ def score_corpus(
     """
     golds = iter_golds(folder, wanted=wanted, most_a_database=most_a_database, seed=seed)
     work = _by_database(folder, golds, variants=variants, seed=seed, verdict=verdict)
-    scores = SortedRecords(SignalScore, score_order, near=folder.root)
+    scores = SortedRecords(SignalScore, score_order)
     tally = ScoreTally()
     for found in run_shards(score_databases, _shards(work), workers=workers, engine=engine):
         if on_scored:

@@ -8,8 +8,8 @@ import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.seeds import derive_seed
-from envbuild.io.grouped import iter_grouped
 from envbuild.io.parquet import iter_records
+from envbuild.io.sorting import iter_grouped
 
 SAMPLE = 2_000
 """Golds that fix a corpus's mean to about 0.01 (SIGNAL 1)."""

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from envbuild.corpora.folder import open_corpora
-from envbuild.io.grouped import iter_grouped
+from envbuild.io.sorting import iter_grouped
 from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, meaning_of
 from envbuild.preflight.measure import measure_corpora
 from envbuild.preflight.question_checks import is_placeholder

@@ -17,7 +17,7 @@ from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import chunked, shard_of
 from envbuild.errors import ConfigurationError, UsageError
 from envbuild.io.files import sha256_file, write_bytes, writing
-from envbuild.io.grouped import iter_grouped
+from envbuild.io.sorting import iter_grouped
 from envbuild.records.amplified import AmplifySettings, CorpusGrowth, Gold
 from envbuild.records.corpus import DatabaseRow, TableRow
 from envbuild.signal.amplify.assemble import assemble

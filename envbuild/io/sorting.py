@@ -1,0 +1,199 @@
+"""Rows by the value of a column, and records in the order of a key, however many there are.
+
+A published corpus mixes its databases: 2.5 million questions are more than memory should hold.
+DuckDB groups and sorts, and goes to temporary files where its memory is not enough.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from envbuild.errors import CorpusFolderError, OutputError
+from envbuild.io.parquet import READ_ROWS, columns_known, open_parquet, to_records
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+MEMORY = "128MB"
+"""What DuckDB may hold before it uses the disk."""
+RECORDS_HELD = 8192
+"""Records kept as Python objects before they go to DuckDB."""
+
+
+def iter_grouped(
+    path: Path, record: type[R], *, by: str, keys: Iterable[str]
+) -> Iterator[tuple[str, list[R]]]:
+    """Each key, in the order given, with the rows whose column `by` holds it, in file order.
+
+    One key's rows are in memory at a time. Raises CorpusFolderError for a file that is missing,
+    damaged, or holds other records.
+    """
+    wanted = list(keys)
+    if not wanted:
+        return
+    places = pa.table({"key": pa.array(wanted, pa.string()), "place": range(len(wanted))})
+    with _FileDatabase(path) as database:
+        database.register("places", places)
+        batches = _rows(
+            database,
+            path,
+            f"""SELECT places.place, {_names(path, record)}
+            FROM read_parquet(?, file_row_number=true) AS rows
+            JOIN places ON rows.{_quoted(by)} = places.key
+            ORDER BY places.place, rows.file_row_number""",
+        )
+        found = (
+            pair
+            for batch in batches
+            for pair in zip(
+                batch.column(0).to_pylist(),
+                to_records(path, batch.drop_columns(["place"]), record),
+                strict=True,
+            )
+        )
+        done = 0
+        for place, pairs in groupby(found, key=itemgetter(0)):
+            yield from ((key, []) for key in wanted[done:place])
+            yield wanted[place], [row for _, row in pairs]
+            done = place + 1
+    yield from ((key, []) for key in wanted[done:])
+
+
+def first_record(path: Path, record: type[R], *, by: str, value: str) -> R | None:
+    """The first row whose column `by` holds the value, as a record; None where there is none."""
+    with _FileDatabase(path) as database:
+        query = f"""SELECT {_names(path, record)} FROM read_parquet(?, file_row_number=true) AS rows
+            WHERE rows.{_quoted(by)} = ? ORDER BY rows.file_row_number LIMIT 1"""
+        for batch in _rows(database, path, query, value):
+            for row in to_records(path, batch, record):
+                return row
+    return None
+
+
+def count_values(path: Path, column: str) -> Counter[str]:
+    """How many rows hold each value of a text column; null counts as empty text."""
+    with _FileDatabase(path) as database:
+        query = f"SELECT coalesce({_quoted(column)}, ''), count(*) FROM read_parquet(?) GROUP BY 1"
+        return Counter(dict(database.execute(query, [_literal(path)]).fetchall()))
+
+
+class SortedRecords(Generic[R]):
+    """Takes records in any order, and gives them by `key`, as often as asked.
+
+    `key` gives a tuple of texts and integers; equal keys come in the order they were added.
+    """
+
+    def __init__(
+        self,
+        record: type[R],
+        key: Callable[[R], tuple[str | int, ...]],
+        *,
+        held: int = RECORDS_HELD,
+    ) -> None:
+        self.key, self.held = key, held
+        self.fresh: list[R] = []
+        """Records that DuckDB does not have yet."""
+        self._database: duckdb.DuckDBPyConnection | None = None
+        self._count = 0
+        self._columns: list[str] = []
+        self._decoder = msgspec.msgpack.Decoder(record)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[R]:
+        if self._database is None:
+            yield from sorted(self.fresh, key=self.key)
+            return
+        self._store()
+        order = ", ".join(self._columns)
+        cursor = self._database.cursor()
+        cursor.execute(f"SELECT packed FROM records ORDER BY {order}, added")
+        while rows := cursor.fetchmany(self.held):
+            for (packed,) in rows:
+                yield self._decoder.decode(packed)
+
+    def add(self, record: R) -> None:
+        """Takes one more record. Raises OutputError where the disk is full."""
+        self.fresh.append(record)
+        self._count += 1
+        if len(self.fresh) >= self.held:
+            self._store()
+
+    def _store(self) -> None:
+        if not self.fresh:
+            return
+        keys = list(zip(*map(self.key, self.fresh), strict=True))
+        self._columns = [f"key{number}" for number in range(len(keys))]
+        first = self._count - len(self.fresh)
+        columns: dict[str, Sequence[Any]] = dict(zip(self._columns, keys, strict=True))
+        columns["added"] = range(first, self._count)
+        columns["packed"] = [msgspec.msgpack.encode(record) for record in self.fresh]
+        rows = pa.table({name: pa.array(values) for name, values in columns.items()})
+        try:
+            if self._database is None:
+                self._database = _open()
+                self._database.execute("CREATE TABLE records AS SELECT * FROM rows")
+            else:
+                self._database.execute("INSERT INTO records SELECT * FROM rows")
+        except duckdb.Error as e:
+            raise OutputError(f"cannot sort in {tempfile.gettempdir()}: {e}") from e
+        del rows
+        self.fresh = []
+
+
+def _open() -> duckdb.DuckDBPyConnection:
+    """A database in memory that may use the disk, and asks the network for nothing."""
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": MEMORY,
+            "temp_directory": tempfile.gettempdir(),
+            "threads": 1,
+            "autoinstall_known_extensions": False,
+        },
+    )
+
+
+class _FileDatabase:
+    """A database to read one Parquet file with; DuckDB's complaints are the file's fault."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.database = path, _open()
+        open_parquet(path).close()  # its sentences for what is missing, or no Parquet
+
+    def __enter__(self) -> duckdb.DuckDBPyConnection:
+        return self.database
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.database.close()
+        if isinstance(error, duckdb.Error):
+            raise CorpusFolderError(f"{self.path} is damaged or not ours: {error}") from error
+
+
+def _rows(
+    database: duckdb.DuckDBPyConnection, path: Path, query: str, *values: str
+) -> Iterator[pa.RecordBatch]:
+    found = database.sql(query, params=[_literal(path), *values])
+    return iter(found.to_arrow_reader(READ_ROWS))
+
+
+def _names(path: Path, record: type[msgspec.Struct]) -> str:
+    file = open_parquet(path)
+    return ", ".join(f"rows.{_quoted(name)}" for name in columns_known(file, record))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(path: Path) -> str:
+    """The path as a pattern that matches it alone: DuckDB reads `*`, `?` and `[` as patterns."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
