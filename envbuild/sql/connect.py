@@ -24,29 +24,6 @@ SQLITE_VERSION: str = apsw.sqlite_lib_version()
 VERSIONS: dict[str, str] = {"envbuild": __version__, "sqlite": SQLITE_VERSION}
 """What every output names that a database was run for."""
 
-_LOOKASIDE = (1200, 100)
-"""Bytes and number of the slots in which each connection prepares statements.
-
-SQLite's own 40 slots run out within one join; with these, compiling costs a tenth less. From
-128 KiB on the C library would map and unmap the slots with each connection.
-"""
-
-
-def _widen_lookaside() -> None:
-    """Takes effect only before the engine's first use in this process.
-
-    An engine that somebody else already uses through APSW is left alone: it is merely slower.
-    """
-    foreign = [name for name in apsw.vfs_names() if not name.startswith(("unix", "memdb"))]
-    if apsw.connections() or foreign:
-        return
-    apsw.shutdown()
-    apsw.config(apsw.SQLITE_CONFIG_LOOKASIDE, *_LOOKASIDE)
-    apsw.initialize()
-
-
-_widen_lookaside()
-
 
 def read_only_uri(path: Path) -> str:
     """`file:` URI for reading; immutable unless a journal or WAL lies beside the file."""
