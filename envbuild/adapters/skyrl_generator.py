@@ -159,6 +159,7 @@ def _output(played: Played) -> TrajectoryOutput:
             "consensus": breakdown.consensus,
             "turns": float(len(episode.turns)),
             "submitted": float(episode.ended_by == "submit_sql"),
+            "unknown_logprobs": float(episode.unknown_logprobs),
             "group_seen": float(played.group_seen),
         },
     )

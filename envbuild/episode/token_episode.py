@@ -1,5 +1,6 @@
 """One episode over token ids: the ids as sampled are the record, and nothing is rendered again."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ class TokenEpisode(RunningEpisode):
     """`next_request()` says what to sample, `feed()` takes the ids, until there is no request.
 
     `response_ids` is everything after the prompt, `response_mask` 1 for sampled ids and 0 for the
-    environment's, `response_logprobs` as long as these, or empty where a turn came without.
+    environment's, `response_logprobs` as long as these, or empty where a turn came without. A
+    sampled id whose log-probability is None or not finite has mask 0, since no ratio can be taken
+    for it; `unknown_logprobs` counts them.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class TokenEpisode(RunningEpisode):
         self.response_ids: list[int] = []
         self.response_mask: list[int] = []
         self.response_logprobs: list[float] = []
+        self.unknown_logprobs = 0
         self._has_logprobs = True
         self._cutter = TurnCutter(self.chat, tokenizer)
         self.stop_ids = self._cutter.stop_ids
@@ -46,7 +50,7 @@ class TokenEpisode(RunningEpisode):
             kind=self.machine.kind,
         )
 
-    def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> str:
+    def feed(self, ids: Sequence[int], logprobs: Sequence[float | None] | None = None) -> str:
         """Takes the sampled ids and returns the observation; empty when the episode is over.
 
         Both may be any sequence of numbers, an array too. `ids` may end in a stop text or not; what
@@ -60,7 +64,7 @@ class TokenEpisode(RunningEpisode):
         most = self._most_tokens()
         turn = self._cutter.cut([int(token) for token in ids[:most]])
         kept = len(turn.ids)
-        self._append(turn.ids, mask=1, logprobs=None if logprobs is None else logprobs[:kept])
+        self._append_sampled(turn.ids, None if logprobs is None else logprobs[:kept])
         truncated = kept == most and not turn.stopped
         observation = self.machine.take(turn.text, tokens=kept, truncated=truncated)
         if self.over:
@@ -70,7 +74,7 @@ class TokenEpisode(RunningEpisode):
         if len(self.response_ids) + len(added) >= self.settings.episode_tokens:
             self.machine.stop(EndedBy.TOKEN_BUDGET)
             return ""
-        self._append(added, mask=0, logprobs=[0.0] * len(added))
+        self._append(added, [0] * len(added), [0.0] * len(added))
         return observation
 
     def record(self) -> Episode:
@@ -81,16 +85,25 @@ class TokenEpisode(RunningEpisode):
             response_ids=tuple(self.response_ids),
             response_mask=tuple(self.response_mask),
             response_logprobs=tuple(self.response_logprobs) if self._has_logprobs else (),
+            unknown_logprobs=self.unknown_logprobs,
         )
 
     def _most_tokens(self) -> int:
         left = self.settings.episode_tokens - len(self.response_ids)
         return min(self.machine.turn_tokens, left)
 
-    def _append(self, ids: Sequence[int], *, mask: int, logprobs: Sequence[float] | None) -> None:
+    def _append_sampled(self, ids: Sequence[int], logprobs: Sequence[float | None] | None) -> None:
+        if logprobs is None:
+            self._has_logprobs = False
+            self._append(ids, [1] * len(ids), [0.0] * len(ids))
+            return
+        given = [math.nan if logprob is None else float(logprob) for logprob in logprobs]
+        known = [math.isfinite(logprob) for logprob in given]
+        self.unknown_logprobs += known.count(False)
+        pairs = zip(given, known, strict=True)
+        self._append(ids, [int(k) for k in known], [p if k else 0.0 for p, k in pairs])
+
+    def _append(self, ids: Sequence[int], mask: Sequence[int], logprobs: Sequence[float]) -> None:
         self.response_ids += ids
-        self.response_mask += [mask] * len(ids)
-        self.response_logprobs += (
-            [0.0] * len(ids) if logprobs is None else [float(logprob) for logprob in logprobs]
-        )
-        self._has_logprobs = self._has_logprobs and logprobs is not None
+        self.response_mask += mask
+        self.response_logprobs += logprobs

@@ -186,7 +186,9 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     response_ids: tuple[int, ...] = ()
     """Everything after the prompt: model and observation tokens in order."""
     response_mask: tuple[int, ...] = ()
-    """1 for tokens the model sampled, 0 for observation tokens."""
+    """1 for tokens to learn from: those the model sampled, with a known log-probability."""
     response_logprobs: tuple[float, ...] = ()
-    """As long as response_ids (0.0 for observation tokens), or empty."""
+    """As long as response_ids (0.0 where the mask is 0), or empty."""
+    unknown_logprobs: int = 0
+    """Sampled tokens masked out because the engine gave no finite log-probability for them."""
     seconds: float = 0.0

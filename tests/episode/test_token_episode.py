@@ -1,6 +1,7 @@
 """Token ids are the record; text and token episodes take the same turns."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -125,6 +126,18 @@ def test_a_turn_without_logprobs_leaves_none(shop: Path) -> None:
     assert episode.record().response_logprobs == ()
     with pytest.raises(StateError):
         start_tokens(shop).feed([1, 2], [0.0])
+
+
+def test_a_token_without_a_finite_logprob_leaves_the_loss(shop: Path) -> None:
+    episode = start_tokens(shop)
+    ids = [*TOKENIZER.encode(submit(COUNT)), END]
+    unknown = (None, math.nan, -math.inf)
+    episode.feed(ids, [*unknown, *[-0.5] * (len(ids) - 3)])
+    done = episode.record()
+    assert done.ended_by == "submit_sql" and list(done.response_ids) == ids
+    assert done.response_mask == (0, 0, 0, *[1] * (len(ids) - 3))
+    assert done.response_logprobs == (0.0, 0.0, 0.0, *[-0.5] * (len(ids) - 3))
+    assert done.unknown_logprobs == 3
 
 
 def test_what_is_sampled_past_the_stop_or_the_limit_is_dropped(shop: Path) -> None:

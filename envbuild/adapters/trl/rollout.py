@@ -92,6 +92,8 @@ class RolloutFunction:
         submitted = sum(p.episode.ended_by == "submit_sql" for p in played) / count
         trainer._log_metric("episode/submitted", submitted)
         trainer._log_metric("episode/turns", sum(len(p.episode.turns) for p in played) / count)
+        unknown = sum(p.episode.unknown_logprobs for p in played) / count
+        trainer._log_metric("episode/unknown_logprobs", unknown)
 
 
 def _play(trainer: Any, episodes: Sequence[TokenEpisode]) -> None:

@@ -71,11 +71,7 @@ class PublishedTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not install
         batch["advantages"] = advantages.new_tensor(shaped)
         sampled = batch.get("sampling_per_token_logps")
         if self.recipe.sampler_ratio and sampled is not None:
-            unknown = torch.isnan(sampled)
-            # a token the sampler gave no probability has no ratio: it leaves the loss
-            seen = batch.get("tool_mask", batch["completion_mask"])
-            batch["tool_mask"] = seen * (~unknown).to(seen.dtype)
-            batch["old_per_token_logps"] = torch.nan_to_num(sampled, nan=0.0)
+            batch["old_per_token_logps"] = sampled
         return batch
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:

@@ -134,6 +134,7 @@ def _output(played: Played) -> AgentLoopOutput:
                 "join_share": breakdown.join_share,
                 "consensus": breakdown.consensus,
                 "ended_by": str(episode.ended_by),
+                "unknown_logprobs": episode.unknown_logprobs,
                 "scored": scored,
                 "group_seen": played.group_seen,
             },

@@ -1,6 +1,7 @@
 """TRL trains for real, on the CPU, with models of a few thousand weights."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -251,6 +252,26 @@ def test_the_mask_covers_what_was_sampled_and_nothing_else(scene: Scene) -> None
             assert "Tool result" not in text and text.count("<|im_end|>") in (1, 3)
             if text.count("<|im_end|>") == 3:
                 assert text.startswith("<think>\nLet me look.\n</think>")
+
+
+def test_tokens_without_a_logprob_leave_the_loss_and_are_counted(scene: Scene) -> None:
+    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
+    scripted(trainer, mixed)
+    generate = trainer._generate_single_turn
+
+    def forgetful(*given: Any) -> tuple[list[list[int]], list[list[float | None]]]:
+        ids, logprobs = generate(*given)
+        return ids, [[None, *known[1:]] for known in logprobs]
+
+    trainer._generate_single_turn = forgetful
+    seen: list[dict[str, Any]] = []
+    original = trainer._compute_loss
+    trainer._compute_loss = lambda model, inputs: (seen.append(inputs), original(model, inputs))[1]
+    trainer.train()
+    assert all(batch["tool_mask"][:, 0].tolist() == [0] * 4 for batch in seen)
+    entry = trainer.state.log_history[0]
+    assert entry["episode/unknown_logprobs"] == entry["episode/turns"]
+    assert math.isfinite(entry["loss"]) and math.isfinite(entry["grad_norm"])
 
 
 def test_flat_groups_are_rolled_out_anew_twice_and_no_more(scene: Scene) -> None:
