@@ -2,9 +2,11 @@
 
 import json
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean, median
 
+import apsw
 import msgspec
 import pytest
 
@@ -19,6 +21,7 @@ from envbuild.signal.cuts import cut_database
 from envbuild.signal.sample import iter_golds, sample_golds
 from envbuild.signal.store import covers, read_signal, write_signal
 from envbuild.signal.summary import Shares, corpus_severity, signal_findings
+from envbuild.signal.variants.make import make_variants
 from tests.shared import shared_data
 from tests.signal_corpus import build_folder
 
@@ -181,3 +184,61 @@ def test_an_unreadable_database_leaves_null_scores(tmp_path: Path) -> None:
     signal = score_corpus(folder, workers=1)
     assert [score.reason for score in signal.scores] == ["unreadable_database"]
     assert signal.summary.mean_high is None and list(signal_findings((), signal.summary)) == []
+
+
+APP_COLLATED = (
+    "CREATE TABLE p (id INTEGER PRIMARY KEY, name TEXT);"
+    "CREATE TABLE k (id INTEGER PRIMARY KEY, p INT REFERENCES p, n TEXT{}, y INT);"
+    "INSERT INTO p VALUES (1, 'a'), (2, 'b'), (3, 'c');"
+    "INSERT INTO k VALUES (1, 1, 'm', 2000), (2, 1, 'n', 2001), (3, 2, 'o', 2002)"
+)
+APP_GOLDS = [
+    "SELECT name FROM p JOIN k ON p.id = k.p WHERE y > 2000",
+    "SELECT max(n) FROM k WHERE y > 2000 AND p = 1",
+]
+
+
+def app_collated(path: Path, ddl: str) -> Path:
+    """A database whose application brings a collation along."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.create_collation("app", lambda a, b: (a > b) - (a < b))
+        connection.execute(ddl)
+    return path
+
+
+@pytest.mark.parametrize("where", ["an index", "a column"])
+def test_golds_that_run_are_scored_whatever_else_sqlite_cannot_do(
+    where: str, tmp_path: Path
+) -> None:
+    ddl = APP_COLLATED.format(" COLLATE app" if where == "a column" else "")
+    if where == "an index":
+        ddl += "; CREATE INDEX of_app ON k (n COLLATE app)"
+    path = app_collated(tmp_path / "d.sqlite", ddl)
+    opened = apsw.connections()
+    folder = build_folder(tmp_path, "c", {"d": path}, [("d", gold) for gold in APP_GOLDS])
+    first, second = score_corpus(folder, workers=1).scores
+    assert first.reason == "" and first.signal_low is not None
+    assert second.reason == ("gold_error" if where == "a column" else "")
+    # where no variant can be filled, the lower end stands alone
+    assert first.variants == (0 if where == "a column" else 4)
+    assert apsw.connections() == opened, "no session is left open"
+    # no row can be added to such an index: the variants' golds are skipped, and nothing ends
+    batch = make_variants(path, [("g", APP_GOLDS[0])], corpus="c", db_id="d", count=2, seed=0)
+    refused = ["not_amplified"] * 2 if where == "an index" else []
+    assert [gold.reason for gold in batch.skipped] == refused
+
+
+def test_no_variant_is_left_open_where_scoring_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = app_collated(tmp_path / "d.sqlite", APP_COLLATED.format(""))
+    folder = build_folder(tmp_path, "c", {"d": path}, [("d", APP_GOLDS[0])])
+    opened = apsw.connections()
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("envbuild.signal.corpus.score_question", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        score_corpus(folder, workers=1)
+    assert apsw.connections() == opened

@@ -30,7 +30,7 @@ class SkippedGold(msgspec.Struct, frozen=True, kw_only=True):
     gold_id: str
     variant: str
     reason: str
-    """`gold_empty`, `gold_failed` or `tie_sensitive`."""
+    """`gold_empty`, `gold_failed`, `tie_sensitive`, or `not_amplified`: no such variant."""
 
 
 class VariantBatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """A corpus's signal: sampled golds scored database by database, over any number of workers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -89,43 +90,46 @@ def score_databases(work: Sequence[DatabaseGolds]) -> list[ScoredGold]:
 
 def score_database(work: DatabaseGolds) -> list[SignalScore]:
     """The scores of one database's golds, in order; null where the file cannot be read."""
-    try:
-        with Session.open_file(Path(work.path)) as session:
-            return list(_score_golds(work, session))
-    except (CorpusError, SQLiteError):
+    with ExitStack() as opened:
+        try:
+            session = opened.enter_context(Session.open_file(Path(work.path)))
+            schema = read_schema(session.connection)
+        except (CorpusError, SQLiteError):
+            return _unreadable(work)
+        sqls = [gold.gold_sql for gold in work.golds]
+        variants = open_variants(
+            Path(work.path), sqls, db_id=work.db_id, count=work.variants, seed=work.seed
+        )
+        for variant in variants:
+            opened.enter_context(variant)
+        compiler = Compiler.of_schema(schema)
         return [
-            null_score(
-                "unreadable_database",
+            score_question(
+                gold.gold_sql,
+                session=session,
+                schema=schema,
+                variants=variants,
+                verdict=work.verdict,
+                compiles=compiler.compiles,
                 question_id=gold.question_ids[0],
                 db_id=work.db_id,
                 corpus=work.corpus,
-                verdict=work.verdict,
             )
             for gold in work.golds
         ]
 
 
-def _score_golds(work: DatabaseGolds, session: Session) -> Iterator[SignalScore]:
-    schema = read_schema(session.connection)
-    compiler = Compiler.of_schema(schema)
-    sqls = [gold.gold_sql for gold in work.golds]
-    variants = open_variants(
-        Path(work.path), sqls, db_id=work.db_id, count=work.variants, seed=work.seed
-    )
-    for gold in work.golds:
-        yield score_question(
-            gold.gold_sql,
-            session=session,
-            schema=schema,
-            variants=variants,
-            verdict=work.verdict,
-            compiles=compiler.compiles,
+def _unreadable(work: DatabaseGolds) -> list[SignalScore]:
+    return [
+        null_score(
+            "unreadable_database",
             question_id=gold.question_ids[0],
             db_id=work.db_id,
             corpus=work.corpus,
+            verdict=work.verdict,
         )
-    for variant in variants:
-        variant.close()
+        for gold in work.golds
+    ]
 
 
 def _by_database(

@@ -14,7 +14,14 @@ from envbuild.errors import UnknownNameError
 from envbuild.io.files import write_bytes
 from envbuild.records.schema import ForeignKey, Schema, Table
 from envbuild.schema.read import read_schema
-from envbuild.sql.connect import Connection, open_private, open_read_only, quote_name, read_only_uri
+from envbuild.sql.connect import (
+    Connection,
+    SQLiteError,
+    open_private,
+    open_read_only,
+    quote_name,
+    read_only_uri,
+)
 
 MODES = ("fk", "naive")
 FEWEST_TRIES, TRIES_A_ROW = 300, 10
@@ -48,8 +55,8 @@ def cut_image(
 ) -> bytes:
     """The cut as a serialized database; the same bytes for the same source, rows, mode and seed.
 
-    Indexes, views and triggers are kept; virtual tables are not, nor tables outside `only`. Raises
-    UnknownNameError for another mode.
+    Indexes that SQLite can build, views and triggers are kept; virtual tables are not, nor tables
+    outside `only`. Raises UnknownNameError for another mode.
     """
     if mode not in MODES:
         raise UnknownNameError("cut", mode, MODES)
@@ -198,12 +205,21 @@ def _copy(source: Path, schema: Schema, chosen: Chosen) -> bytes:
         kept = {table.name.lower() for table in schema.tables}
         for kind, on, sql in list(target.execute(_AFTER_ROWS)):
             if kind == "view" or on.lower() in kept:
-                target.execute(sql)
+                _rebuild(target, kind, sql)
         target.execute("COMMIT")
         target.execute("DETACH source")
         return target.serialize("main")
     finally:
         target.close()
+
+
+def _rebuild(target: Connection, kind: str, sql: str) -> None:
+    try:
+        target.execute(sql)
+    except SQLiteError:
+        if kind != "index":
+            raise
+        # an application's collation or function: no result rests on the index
 
 
 def _copy_rows(target: Connection, table: Table, chosen: dict[Key, None]) -> None:

@@ -6,16 +6,17 @@ presumed equivalent; they are thrown away afterwards. They hold the tables that 
 tables a key away, and whatever those point at: a schema of hundreds costs no more than one of ten.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from envbuild.errors import GoldError
+from envbuild.errors import CorpusError, GoldError
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.cuts import cut_image
-from envbuild.sql.connect import Connection, open_read_only
+from envbuild.sql.connect import Connection, SQLiteError, open_read_only
 from envbuild.sql.executor import Session
 from envbuild.sql.gold_tables import GoldTableReader
 
@@ -28,19 +29,33 @@ ROWS = (15, 30)
 def open_variants(
     path: Path, golds: Sequence[str], *, db_id: str, count: int, seed: int
 ) -> list[Session]:
-    """`count` variants of a database, grown for these golds; the caller closes them."""
+    """`count` variants of a database, grown for these golds; the caller closes them.
+
+    None where SQLite cannot fill its tables: a table may ask for what only its application has.
+    """
     if not count:
         return []
+    with ExitStack() as opened:
+        try:
+            images = _images(path, golds, db_id=db_id, count=count, seed=seed)
+            variants = [opened.enter_context(Session.open_image(image)) for image in images]
+        except (SQLiteError, CorpusError):
+            return []
+        opened.pop_all()
+        return variants
+
+
+def _images(
+    path: Path, golds: Sequence[str], *, db_id: str, count: int, seed: int
+) -> Iterator[bytes]:
     reader = open_read_only(path)
     try:
         tables = tables_asked(reader, read_schema(reader), golds)
     finally:
         reader.close()
     named = [Gold(question_id=str(place), sql=sql) for place, sql in enumerate(golds)]
-    return [
-        Session.open_image(_grow(path, named, tables, db_id=db_id, number=number, seed=seed))
-        for number in range(count)
-    ]
+    for number in range(count):
+        yield _grow(path, named, tables, db_id=db_id, number=number, seed=seed)
 
 
 def tables_asked(reader: Connection, schema: Schema, golds: Iterable[str]) -> frozenset[str]:

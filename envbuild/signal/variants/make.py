@@ -8,12 +8,13 @@ import msgspec
 
 from envbuild.engine.seeds import derive_seed
 from envbuild.engine.shards import chunked
+from envbuild.errors import CorpusError
 from envbuild.records.amplified import AddedRow, AmplifySettings, Gold
 from envbuild.records.manifest import GoldResult
 from envbuild.records.variant import SkippedGold, VariantBatch, VariantRow
 from envbuild.signal.amplify.build import Amplified, amplify_database
 from envbuild.signal.score import SIGNAL_LIMITS
-from envbuild.sql.connect import read_image
+from envbuild.sql.connect import SQLiteError, read_image
 from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 from envbuild.sql.text.order import order_matters
@@ -36,8 +37,9 @@ def make_variants(
 ) -> VariantBatch:
     """`count` hidden variants for the (gold_id, SQL) pairs, and the golds' results on them.
 
-    A gold is skipped on a variant where it is empty, fails, or rests on a tie. The same file,
-    golds, count and seed give the same rows. `settings.seed` is replaced by derived ones.
+    A gold is skipped on a variant where it is empty, fails, or rests on a tie, and where SQLite
+    cannot fill the tables. The same file, golds, count and seed give the same rows.
+    `settings.seed` is replaced by derived ones.
     """
     image = read_image(path)
     digest = hashlib.sha256(image).hexdigest()
@@ -48,12 +50,19 @@ def make_variants(
         for turn in range(count):
             name = f"{corpus}/{db_id}/{turn}.{number}"
             own = derive_seed(seed, name, "variant")
-            grown = amplify_database(
-                image,
-                [Gold(question_id=gold_id, sql=sql) for gold_id, sql in group],
-                settings=msgspec.structs.replace(settings, seed=own),
-                db_id=db_id,
-            )
+            try:
+                grown = amplify_database(
+                    image,
+                    [Gold(question_id=gold_id, sql=sql) for gold_id, sql in group],
+                    settings=msgspec.structs.replace(settings, seed=own),
+                    db_id=db_id,
+                )
+            except (SQLiteError, CorpusError):
+                skipped += [
+                    SkippedGold(gold_id=gold_id, variant=name, reason="not_amplified")
+                    for gold_id, _ in group
+                ]
+                continue
             variants.append(
                 VariantRow(
                     variant=name,
