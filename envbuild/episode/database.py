@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from envbuild.records.schema import Schema
-from envbuild.schema.graph import SchemaGraph
 from envbuild.sql.executor import Session
 from envbuild.sql.names import declared_spelling, fold_name
+
+if TYPE_CHECKING:
+    from envbuild.schema.graph import SchemaGraph
 
 
 class ViewSchema:
@@ -24,8 +27,10 @@ class ViewSchema:
         """Folded name -> declared name."""
 
     @cached_property
-    def graph(self) -> SchemaGraph:
+    def graph(self) -> "SchemaGraph":
         """The foreign-key graph."""
+        from envbuild.schema.graph import SchemaGraph  # networkx, for join_path alone
+
         return SchemaGraph(self.schema)
 
     def find(self, name: str) -> str | None:

@@ -78,7 +78,7 @@ class GoldDesk:
             tables = self.reader.read(sql)
         except GoldError as e:
             return Gold(sql=sql, reason=e.reason, detail=e.detail)
-        unknown = [name for name in tables.tables if name not in self.graph.neighbours]
+        unknown = [name for name in tables.tables if name not in self.graph.tables]
         if unknown:
             detail = f"no ordinary table: {', '.join(unknown)}"
             return Gold(sql=sql, tables=tables, reason="gold_reads_virtual_table", detail=detail)

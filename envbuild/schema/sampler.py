@@ -81,7 +81,7 @@ class _Choice:
             place = bisect_left(names, name)
             if place < len(names) and names[place] == name:
                 del names[place]
-        for other in self.neighbours[name]:
+        for other in self.neighbours(name):
             if other not in self.chosen:
                 place = bisect_left(self.near, other)
                 if place == len(self.near) or self.near[place] != other:
