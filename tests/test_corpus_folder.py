@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.corpora.folder import open_corpora
+from envbuild.corpora.ready_databases import iter_ready
 from envbuild.errors import CorpusFolderError
+from envbuild.records.corpus import DatabaseRecord, Reject
 from tests.shared import shared_data
 
 
@@ -33,6 +35,23 @@ def test_two_files_of_one_name_stay_two_databases(tmp_path: Path) -> None:
         (tmp_path / folder / "shop.sqlite").touch()
     (corpus,) = open_corpora(tmp_path)
     assert [row.db_id for row in corpus.databases()] == ["test/shop", "train/shop"]
+    (tmp_path / "train" / "shop.db").touch()
+    (tmp_path / "train" / "till.db").touch()
+    (corpus,) = open_corpora(tmp_path)
+    names = ["train/shop.db", "till", "test/shop", "train/shop.sqlite"]
+    assert sorted(row.db_id for row in corpus.databases()) == sorted(names)
+    files = {corpus.database_path(row.db_id) for row in corpus.databases()}
+    assert len(files) == 4
+
+
+def test_a_second_file_called_like_its_folder_is_a_reject(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    for ending in (".sqlite", ".db"):
+        (tmp_path / "shop" / f"shop{ending}").touch()
+    taken, refused = iter_ready(tmp_path)
+    assert isinstance(taken, DatabaseRecord) and taken.sqlite_file.endswith("shop.sqlite")
+    assert isinstance(refused, Reject) and refused.reason == "duplicate_db_id"
+    assert refused.detail == "shop.sqlite was read, shop.db was not"
 
 
 def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path: Path) -> None:

@@ -153,15 +153,18 @@ def sqlite_files(root: Path) -> list[Path]:
 
 
 def _plain_rows(root: Path, corpus: str, only: Path | None) -> Iterator[DatabaseRow]:
-    """A database is called as its file, or, where two files share a name, by its path."""
+    """A database is called as its file; where two share that name, by its path, ending included
+    where two share even this.
+    """
     files = [only] if only else sqlite_files(root)
     stems = Counter(file.stem for file in files)
+    paths = Counter(file.with_suffix("") for file in files)
     for file in files:
         relative = file.relative_to(root)
-        unique = stems[file.stem] == 1
+        path = relative if paths[file.with_suffix("")] > 1 else relative.with_suffix("")
         yield DatabaseRow(
             corpus=corpus,
-            db_id=file.stem if unique else relative.with_suffix("").as_posix(),
+            db_id=file.stem if stems[file.stem] == 1 else path.as_posix(),
             split="",
             sqlite_file=relative.as_posix(),
             sha256="",

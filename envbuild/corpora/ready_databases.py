@@ -18,16 +18,22 @@ class _SchemaRecord(msgspec.Struct):
 
 
 def iter_ready(folder: Path, split: str = "") -> Iterator[DatabaseRecord | Reject]:
-    """One database a sub-folder, by name; a folder without a SQLite file is a Reject."""
+    """One database a sub-folder, by name; a folder without a SQLite file is a Reject.
+
+    So is the second of two files that are both called like their folder (`.sqlite` and `.db`).
+    """
     for place in sorted(folder.iterdir()):
         if not place.is_dir() or place.name.startswith("."):
             continue
-        file = sqlite_file_in(place)
+        files = sqlite_files_in(place)
         db_id = place.name.encode("utf-8", "replace").decode()  # a name may be no UTF-8
-        if file is None:
+        if not files:
             yield _missing(db_id, "its folder holds no SQLite file")
-        else:
-            yield DatabaseRecord(db_id=db_id, split=split, sqlite_file=str(file.resolve()))
+            continue
+        yield DatabaseRecord(db_id=db_id, split=split, sqlite_file=str(files[0].resolve()))
+        for other in files[1:]:
+            detail = f"{files[0].name} was read, {other.name} was not"
+            yield Reject(db_id=db_id, kind="database", reason="duplicate_db_id", detail=detail)
 
 
 def iter_listed(
@@ -46,13 +52,13 @@ def iter_listed(
             yield _missing(record.db_id, f"{tables_file.name} lists it, and there is no file")
 
 
-def sqlite_file_in(place: Path) -> Path | None:
-    """The SQLite file of a database's folder: the one called like it, else the only one."""
-    for ending in SQLITE_ENDINGS:
-        if (named := place / f"{place.name}{ending}").is_file():
-            return named
-    found = sorted(p for p in place.iterdir() if p.suffix in SQLITE_ENDINGS and p.is_file())
-    return found[0] if len(found) == 1 else None
+def sqlite_files_in(place: Path) -> list[Path]:
+    """The SQLite files of a database's folder: those called like it, else the only one."""
+    named = [place / f"{place.name}{ending}" for ending in SQLITE_ENDINGS]
+    if found := [file for file in named if file.is_file()]:
+        return found
+    found = [p for p in place.iterdir() if p.suffix in SQLITE_ENDINGS and p.is_file()]
+    return found if len(found) == 1 else []
 
 
 def _missing(db_id: str, detail: str) -> Reject:
