@@ -1,6 +1,7 @@
 """One record to one SQLite file: every value exact, every loss named, the same bytes each time."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from envbuild.errors import CorpusError, PayloadError
 from envbuild.materialize.build import build_database
 from envbuild.materialize.catalogue import Built
 from envbuild.records.corpus import DatabaseRecord
+from envbuild.schema.read import read_schema_of
 from envbuild.sql.connect import open_read_only
+from envbuild.sql.files.row_counts import count_rows
+from envbuild.sql.files.undecodable import find_undecodable
 
 
 def build(path: Path, ddl: str, payload: Any = "", **fields: str) -> Built:
@@ -256,6 +260,97 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="missing_file"):
         build_database(DatabaseRecord(db_id="d", sqlite_file=str(tmp_path / "x")), tmp_path / "d")
     assert list((tmp_path / "o").iterdir()) == []
+
+
+def test_of_a_ready_file_what_cannot_be_read_here_is_listed(tmp_path: Path) -> None:
+    """A module, a collation and a function that the writer had and SQLite alone has not."""
+    source = tmp_path / "source.sqlite"
+    writer = apsw.Connection(str(source))
+    writer.create_collation("german", lambda a, b: (a > b) - (a < b))
+    writer.create_scalar_function("twice", lambda n: 2 * n, 1, deterministic=True)
+    writer.execute(
+        """
+        CREATE TABLE plain(a); INSERT INTO plain VALUES (1), (2);
+        CREATE TABLE indexed(k TEXT COLLATE german PRIMARY KEY, n REFERENCES indexed(k));
+        INSERT INTO indexed VALUES ('a', 'b');
+        CREATE TABLE keyed(k TEXT COLLATE german PRIMARY KEY) WITHOUT ROWID;
+        CREATE TABLE computed(a, b AS (twice(a)));
+        CREATE VIRTUAL TABLE text USING fts5(body);
+        PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = replace(sql, 'fts5', 'spatial') WHERE name = 'text';
+        """
+    ).fetchall()
+    writer.close()
+    target = tmp_path / "d.sqlite"
+    built = build_database(DatabaseRecord(db_id="d", sqlite_file=str(source)), target)
+    rows = {table.table: table.rows for table in built.tables}
+    assert rows.items() >= {"plain": 2, "indexed": 1}.items()
+    assert not rows.keys() & {"keyed", "computed", "text"}
+    said = {reject.table: reject.detail for reject in built.rejects}
+    assert reasons(built) == [("statement", "unreadable_table")] * 3
+    assert said.keys() == {"keyed", "computed", "text"}
+    assert said["text"] == "no such module: spatial"
+    assert count_rows(target).items() >= rows.items()
+    with closing(open_read_only(target)) as connection:
+        assert find_undecodable(connection) == []
+    assert {table.name for table in read_schema_of(target).tables} >= rows.keys()
+
+
+@pytest.mark.parametrize("words", ["AUTOINCREMENT", ""])
+def test_a_row_past_the_largest_id_is_refused(file: Path, words: str) -> None:
+    """SQLite calls an AUTOINCREMENT table full, and picks any other id at random."""
+    largest = 2**63 - 1
+    ddl = f"CREATE TABLE t(id INTEGER PRIMARY KEY {words}, n TEXT);"
+    rows = [{"id": str(largest - 1)}, {"n": "last"}, {"n": "none"}, {"id": 3}, {"id": None}]
+    built = build(file, ddl, {"t": rows})
+    assert read(file, "SELECT id FROM t ORDER BY id") == [(3,), (largest - 1,), (largest,)]
+    refused = [(r.index, r.reason) for r in built.rejects]
+    assert refused == [(2, "no_id_left"), (4, "no_id_left")]
+
+
+@pytest.mark.parametrize("words", ["INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER PRIMARY KEY"])
+def test_a_statement_that_inserts_past_the_largest_id_is_refused(file: Path, words: str) -> None:
+    ddl = (
+        f"CREATE TABLE t(id {words}, n); INSERT INTO t VALUES (1, 'a');"
+        "INSERT INTO t VALUES (5, 'b'), (9223372036854775807, 'c'), (NULL, 'd');"
+        "INSERT INTO t VALUES (9223372036854775807, 'e'); INSERT INTO t(n) VALUES ('f');"
+        "CREATE TABLE u(x); INSERT INTO u VALUES (1);"
+    )
+    built = build(file, ddl, {"t": [{"n": "g"}]})
+    assert read(file, "SELECT n FROM t ORDER BY id") == [("a",), ("e",)]
+    assert read(file, "SELECT x FROM u") == [(1,)]
+    assert reasons(built) == [
+        ("statement", "ddl_refused"),
+        ("statement", "ddl_refused"),
+        ("row", "no_id_left"),
+    ]
+
+
+def test_cells_that_affinity_changes_are_noted_once_a_column(file: Path) -> None:
+    ddl = "CREATE TABLE t(zip INTEGER, r REAL, d DATETIME, n TEXT, a ANY);"
+    zips = ["5", "-12", "007", 7, None, "+5", " 5", "1e3", "x", "1.50", "12345678901234567890"]
+    rows: list[dict[str, Any]] = [{"zip": z, "r": "1.25", "d": "2020-01-01"} for z in zips]
+    rows += [{"r": 2**53 + 1, "d": "0020"}, {"n": 0.1 + 0.2, "a": "1.0"}, {"n": 0.5, "a": "1"}]
+    built = build(file, ddl, {"t": rows})
+    assert built.database.rows == len(rows)
+    assert [(r.index, r.reason, r.detail) for r in built.rejects] == [
+        (2, "changed_by_affinity", "zip (integer): '007' is 7; 5 cells"),
+        (11, "changed_by_affinity", "r (real): 9007199254740993 is 9007199254740992.0; 1 cells"),
+        (11, "changed_by_affinity", "d (numeric): '0020' is 20; 1 cells"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        json.dumps(json.dumps({"t": [{"id": 1}]})),
+        json.dumps({"t": json.dumps([{"id": 1}])}),
+        '{"x": NaN, "t": "[{\\"id\\": 1}]"}',
+    ],
+)
+def test_what_was_encoded_twice_is_read_through(file: Path, payload: str) -> None:
+    build(file, "CREATE TABLE t(id INTEGER);", payload)
+    assert read(file, "SELECT id FROM t") == [(1,)]
 
 
 def test_rows_that_are_no_list_and_tables_nothing_can_enter_are_refused(file: Path) -> None:

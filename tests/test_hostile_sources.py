@@ -16,6 +16,7 @@ from envbuild.io import json_stream
 from envbuild.io.json_stream import iter_json
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import Reject
+from envbuild.sql.connect import open_read_only
 from envbuild.sql.executor import Session
 from tests.shared import shared_data
 
@@ -144,6 +145,30 @@ def test_a_payload_kept_as_a_struct_is_read_like_its_json(tmp_path: Path) -> Non
     build_corpus(read_source(tmp_path), tmp_path / "out", workers=1)
     (corpus,) = open_corpora(tmp_path / "out")
     assert [table.rows_stored for table in corpus.tables()] == [2]
+
+
+def test_bytes_of_a_nested_payload_are_blobs_and_deeper_ones_cost_their_row(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {"a": 1, "b": b"\xff", "c": {"k": b"", "n": [1]}},
+        {"a": 2, "b": b"", "c": None},
+        {"a": 3, "b": None, "c": {"k": None, "n": [2]}},
+    ]
+    columns = {
+        "schema_id": ["d"],
+        "full_schema": ["CREATE TABLE t(a, b, c)"],
+        "schema_content": [{"t": rows}],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+    build_corpus(read_source(tmp_path), tmp_path / "out", workers=1)
+    (corpus,) = open_corpora(tmp_path / "out")
+    connection = open_read_only(corpus.database_path("d"))
+    found = connection.execute("SELECT a, b, c FROM t").fetchall()
+    connection.close()
+    assert found == [(2, b"", None), (3, None, '{"k": null, "n": [2]}')]
+    (reject,) = corpus.rejects()
+    assert (reject.kind, reject.index, reject.reason) == ("row", 0, "binary_in_json")
 
 
 def test_nan_in_a_record_costs_one_question(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from envbuild.errors import CorpusFolderError, SourceError
 from envbuild.io.json_stream import RawRecord, iter_json
+from envbuild.io.packed import nested_payload
 
 REPEATED_ROWS_A_BATCH = 256
 ROWS_A_BATCH = 1
@@ -100,7 +101,9 @@ def bytes_of(cell: Any) -> bytes:
         return b""
     if isinstance(cell, int | float):
         return str(cell).encode()
-    if isinstance(cell, dict | list):  # a payload kept as a struct, not as text
+    if isinstance(cell, dict):  # a payload kept as a struct, not as text
+        return nested_payload(cell)
+    if isinstance(cell, list):
         return json.dumps(cell, default=str).encode()
     if isinstance(cell, str):
         return cell.encode("utf-8", "surrogatepass")

@@ -17,8 +17,6 @@ from envbuild.io.parquet import arrow_schema, columns_of, write_batches
 from envbuild.materialize.units import Outcome, read_part
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
-NOTES = frozenset(("transpiled", "folded"))
-"""Reject reasons of statements that were taken after all."""
 _BATCH = 16 * 1024
 _SUMMED = (
     "tables",

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from envbuild.materialize.payload import UndecodableText, unpack_value
+from envbuild.io.packed import UndecodableText, unpack_value
 
 PLAIN_TYPES = frozenset((int, float, str, bool, type(None)))
 """Types that are bound as they are, unless they came through the lenient decoder."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusError
+from envbuild.io.packed import PACKED, UndecodableText, pack_value
 from envbuild.io.parquet import write_batches
-from envbuild.materialize.payload import PACKED, UndecodableText, pack_value
 from envbuild.materialize.sequences import SEQUENCE_TABLE, read_sequences
 from envbuild.records.corpus import Question
 from envbuild.records.schema import Table

@@ -1,30 +1,18 @@
-"""A row payload's JSON text as tables of rows, and the encoding that keeps every SQLite value.
-
-A plain payload is `{table: [row, …]}`. A *packed* one, written by `pack`, says so by the key
-PACKED, which no table can be called (SQLite's names hold no NUL), and only in it
-`{"$hex": "…"}` is a blob, `{"$text": "…"}` is text that is not UTF-8 (hex of its bytes), and
-`{"$float": "inf"}` an infinity. In a plain payload such objects are what they look like: JSON.
-"""
+"""A row payload's JSON text as tables of rows."""
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from envbuild.errors import PayloadError
-from envbuild.records.execution import Value
+from envbuild.io.packed import PACKED
 
-PACKED = "\0envbuild packed/1"
 _MANY_DIGITS = 4000
 """Longer integers cannot become Python ints; they stay digits, which is what is bound anyway."""
 _TABLES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-class UndecodableText(NamedTuple):
-    """A cell stored as text whose bytes are not UTF-8."""
-
-    raw: bytes
 
 
 class PayloadTable(NamedTuple):
@@ -42,10 +30,15 @@ def iter_payload(payload: str | bytes) -> Iterator[PayloadTable]:
     """The tables of a payload, decoded one by one so that a large one is never whole in memory.
 
     Raises PayloadError `payload_parse_error` where it is not JSON, `payload_not_object` where it
-    is not an object of tables. A table named twice comes twice.
+    is not an object of tables. A table named twice comes twice. What was encoded twice, the
+    payload or a table's list of rows as a JSON string, is read through.
     """
     raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
     if not raw.strip():
+        return
+    if raw.lstrip()[:1] == b'"':
+        inner = _loads(raw)
+        yield from iter_payload(inner) if inner.strip() else ()
         return
     try:
         tables = _TABLES.decode(raw)
@@ -65,33 +58,7 @@ def iter_payload(payload: str | bytes) -> Iterator[PayloadTable]:
             loosely = _loads(bytes(text))
             yield PayloadTable(name, loosely, True, packed)
         else:
-            yield PayloadTable(name, rows, False, packed)
-
-
-def unpack_value(value: dict[str, Any]) -> Value | UndecodableText:
-    """The SQLite value behind a packed payload's object. Raises PayloadError for any other."""
-    try:
-        match value:
-            case {"$hex": str(digits)}:
-                return bytes.fromhex(digits)
-            case {"$text": str(digits)}:
-                return UndecodableText(bytes.fromhex(digits))
-            case {"$float": str(number)}:
-                return float(number)
-    except ValueError:  # told below
-        pass
-    raise PayloadError("payload_parse_error", f"{value!r} is no packed value")
-
-
-def pack_value(value: Value | UndecodableText) -> Any:
-    """What a packed payload holds for a SQLite value: itself, or an object that names it."""
-    if isinstance(value, bytes):
-        return {"$hex": value.hex()}
-    if isinstance(value, UndecodableText):
-        return {"$text": value.raw.hex()}
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        return {"$float": str(value)}
-    return value
+            yield PayloadTable(name, _decoded_again(rows), isinstance(rows, str), packed)
 
 
 def _iter_loosely(payload: str | bytes) -> Iterator[PayloadTable]:
@@ -106,7 +73,15 @@ def _iter_loosely(payload: str | bytes) -> Iterator[PayloadTable]:
         if name != PACKED:
             # a lone surrogate is in no table's name, and could not be stored in a reject
             encodable = name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            yield PayloadTable(encodable, _plain(rows), True, packed)
+            yield PayloadTable(encodable, _decoded_again(_plain(rows)), True, packed)
+
+
+def _decoded_again(rows: Any) -> Any:
+    """The list behind a JSON string of one; anything else as it is."""
+    if isinstance(rows, str) and rows.lstrip()[:1] == "[":
+        with suppress(PayloadError):
+            return _loads(rows)
+    return rows
 
 
 class _Pairs(list[tuple[str, Any]]):

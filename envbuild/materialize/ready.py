@@ -10,11 +10,11 @@ from envbuild.errors import CorpusError
 from envbuild.io.files import atomic_path, writing
 from envbuild.materialize.catalogue import Built, TableCounts, database_row, table_rows
 from envbuild.materialize.descriptions import copy_descriptions
-from envbuild.records.corpus import DatabaseRecord
+from envbuild.records.corpus import DatabaseRecord, Reject
 from envbuild.schema.read import read_tables
 from envbuild.sql.connect import Connection
 from envbuild.sql.files.ready_file import fold_in_log, open_ready, put_out_of_wal_mode
-from envbuild.sql.files.row_counts import count_table_rows
+from envbuild.sql.files.row_counts import count_table_rows, unreadable_tables
 from envbuild.sql.files.undecodable import find_undecodable
 
 
@@ -22,9 +22,10 @@ def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
     """Copies or links the record's file to `path` and catalogues it.
 
     A copy is out of WAL mode, and holds what an unfinished log beside the source held. BIRD's
-    column descriptions come along, to where its readers look for them. Raises
-    CorpusError `not_a_database` for a file that SQLite cannot read, `missing_file`, and, with
-    `link`, `log_beside_file` where a log would be left out; none leaves a file behind.
+    column descriptions come along, to where its readers look for them. A table that SQLite cannot
+    read here (its module, collation or function is missing) is a Reject. Raises CorpusError
+    `not_a_database` for a file that SQLite cannot read, `missing_file`, and, with `link`,
+    `log_beside_file` where a log would be left out; none leaves a file behind.
     """
     source = Path(record.sqlite_file)
     if not source.is_file():
@@ -47,10 +48,11 @@ def take_ready_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
 
 
 def _catalogue(connection: Connection, record: DatabaseRecord) -> Built:
-    tables = read_tables(connection)
+    unreadable = unreadable_tables(connection)
+    tables = [table for table in read_tables(connection) if table.name not in unreadable]
     rows = count_table_rows(connection)
     undecodable: dict[str, int] = {}
-    for found in find_undecodable(connection):
+    for found in find_undecodable(connection, [table.name for table in tables]):
         undecodable[found.table] = undecodable.get(found.table, 0) + found.cells
     counts = {
         table.name: TableCounts(
@@ -62,7 +64,12 @@ def _catalogue(connection: Connection, record: DatabaseRecord) -> Built:
     }
     catalogued = table_rows(connection, tables, counts, db_id=record.db_id)
     return Built(
-        database=database_row(catalogued, db_id=record.db_id, split=record.split), tables=catalogued
+        database=database_row(catalogued, db_id=record.db_id, split=record.split),
+        tables=catalogued,
+        rejects=tuple(
+            Reject(kind="statement", table=table, reason="unreadable_table", detail=said)
+            for table, said in unreadable.items()
+        ),
     )
 
 

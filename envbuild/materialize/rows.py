@@ -6,13 +6,16 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from envbuild.io.packed import RefusedCellError, UndecodableText
+from envbuild.materialize.affinity import Changed, affinity_of, changed_cells
 from envbuild.materialize.cells import PLAIN_TYPES, bindable
-from envbuild.materialize.payload import PayloadTable, UndecodableText
+from envbuild.materialize.payload import PayloadTable
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Row
 from envbuild.records.schema import Column, Table
 from envbuild.sql.connect import Connection
 from envbuild.sql.files.insert import insert_rows, insert_sql
+from envbuild.sql.files.new_database import LARGEST_ID, ids_left
 from envbuild.sql.names import fold_name
 
 _Positioned = tuple[int, Any]
@@ -31,6 +34,12 @@ class TableLoad:
         self.rejects: list[Reject] = []
         self._loaded = [c for c in table.columns if not c.generated]
         self._loadable = {c.name for c in self._loaded}
+        self._affinities = {
+            c.name: "blob" if table.strict and c.type.upper() == "ANY" else affinity_of(c.type)
+            for c in self._loaded
+        }
+        self._changed: dict[str, int] = {}
+        """Column -> place of its note about changed cells in `rejects`."""
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -100,11 +109,15 @@ class TableLoad:
         }
         prepared = []
         for position, row in rows:
-            cells = {
-                columns[key]: self._cell(value, position, packed)
-                for key, value in row.items()
-                if key in columns
-            }
+            try:
+                cells = {
+                    columns[key]: self._cell(value, position, packed)
+                    for key, value in row.items()
+                    if key in columns
+                }
+            except RefusedCellError as e:
+                self._refuse(position, str(e), "")
+                continue
             absent = frozenset(defaulted - cells.keys())
             kept = [name for name in names if name not in absent]
             prepared.append((position, kept, tuple(cells.get(name) for name in kept)))
@@ -146,7 +159,11 @@ class TableLoad:
                 detail = f"{len(row)} values for {len(names)} columns"
                 self._refuse(position, "ragged_row", detail)
                 continue
-            cells = tuple(self._cell(value, position, packed) for value in row)
+            try:
+                cells = tuple(self._cell(value, position, packed) for value in row)
+            except RefusedCellError as e:
+                self._refuse(position, str(e), "")
+                continue
             prepared.append((position, names, cells))
         self._insert_prepared(connection, prepared)
 
@@ -169,6 +186,23 @@ class TableLoad:
         positions: Sequence[int],
         as_text: Sequence[bool] = (),
     ) -> None:
+        if self._may_run_out_of_ids(connection, names, values):
+            for row, position in zip(values, positions, strict=True):
+                if _lacks_id(row, names, self._id_column) and not self._ids_left(connection):
+                    self._refuse(position, "no_id_left", "the largest id is taken")
+                else:
+                    self._insert_all(connection, names, [row], [position], as_text)
+        else:
+            self._insert_all(connection, names, values, positions, as_text)
+
+    def _insert_all(
+        self,
+        connection: Connection,
+        names: Sequence[str],
+        values: Sequence[Row],
+        positions: Sequence[int],
+        as_text: Sequence[bool],
+    ) -> None:
         sql = insert_sql(self.table.name, names, as_text=as_text)
 
         def mend(row: Row) -> Row:
@@ -178,6 +212,54 @@ class TableLoad:
         for refusal in insert_rows(connection, sql, values, mend=mend):
             self.undecodable -= sum(as_text)
             self._refuse(positions[refusal.position], refusal.reason, refusal.detail)
+        for place, name in enumerate(names):
+            column = list(map(itemgetter(place), values))
+            if changed := changed_cells(column, self._affinities[name]):
+                self._note_changed(name, changed, positions[changed.position])
+
+    @cached_property
+    def _id_column(self) -> str | None:
+        """The column that is the row id itself."""
+        keyed = [column for column in self.table.columns if column.primary_key]
+        return keyed[0].name if len(keyed) == 1 and keyed[0].type.upper() == "INTEGER" else None
+
+    def _ids_left(self, connection: Connection) -> int:
+        return ids_left(connection, self.table.name, [c.name for c in self.table.columns])
+
+    def _may_run_out_of_ids(
+        self, connection: Connection, names: Sequence[str], values: Sequence[Row]
+    ) -> bool:
+        """Whether some row without an id may come after the largest id."""
+        if self.table.without_rowid:
+            return False
+        given: Sequence[Any] = ()
+        if self._id_column in names:
+            given = list(map(itemgetter(names.index(self._id_column)), values))
+            if None not in given:
+                return False
+        free = self._ids_left(connection)
+        return free < len(values) or any(_is_near_the_largest(i, len(values)) for i in given)
+
+    def _note_changed(self, name: str, changed: Changed, position: int) -> None:
+        """One note a column: its first changed cell, and how many there are."""
+        detail = f"{name} ({self._affinities[name]}): {changed.given!r} is {changed.stored!r}"
+        place = self._changed.setdefault(name, len(self.rejects))
+        cells = changed.cells
+        if place < len(self.rejects):
+            first = self.rejects.pop(place)
+            detail, _, before = first.detail.rpartition("; ")
+            position, cells = first.index, cells + int(before.partition(" ")[0])
+        note = f"{detail}; {cells} cells"
+        self.rejects.insert(
+            place,
+            Reject(
+                kind="cell",
+                table=self.table.name,
+                index=position,
+                reason="changed_by_affinity",
+                detail=note,
+            ),
+        )
 
     def _cell(self, value: Any, position: int, packed: bool) -> Any:
         return bindable(
@@ -217,6 +299,18 @@ def _pick(keys: list[str]) -> Callable[[dict[str, Any]], Row]:
         return lambda row: (row[key],)
     picker: Callable[[dict[str, Any]], Row] = partial(itemgetter, *keys)()
     return picker
+
+
+def _lacks_id(row: Row, names: Sequence[str], column: str | None) -> bool:
+    return column not in names or row[names.index(column)] is None
+
+
+def _is_near_the_largest(value: Any, rows: int) -> bool:
+    """Whether `rows` more ids may lead past the largest from this one, in whatever type."""
+    try:
+        return float(value) >= float(LARGEST_ID - rows - 1024)
+    except (TypeError, ValueError, OverflowError):  # no number; past a float, so past every id
+        return isinstance(value, int)
 
 
 def _shape(prepared: tuple[int, list[str], Row]) -> tuple[tuple[str, ...], tuple[bool, ...]]:

@@ -15,7 +15,9 @@ _KINDS = "SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = 'm
 _COLUMNS = r"""
 SELECT s.name, s.sql, c.name, c.type, c."notnull", c.dflt_value, c.pk, c.hidden
 FROM sqlite_schema AS s CROSS JOIN pragma_table_xinfo(s.name) AS c
-WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY s.rowid, c.cid"""
+WHERE s.type = 'table' AND s.rootpage AND s.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+ORDER BY s.rowid, c.cid"""
+# no root page: a virtual table, whose columns only its module knows, and it may be missing""
 _KEYS = r"""
 SELECT s.name, k.id, k."table", k."from", k."to"
 FROM sqlite_schema AS s CROSS JOIN pragma_foreign_key_list(s.name) AS k

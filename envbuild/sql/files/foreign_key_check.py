@@ -21,7 +21,8 @@ class KeyState(StrEnum):
     MISSING_PARENT = "missing_parent"
     """The parent table does not exist, so every key value dangles."""
     MISMATCH = "mismatch"
-    """The parent columns do not exist or are not unique; SQLite cannot check such a key."""
+    """The parent columns do not exist, are not unique, or cannot be compared here (a collation is
+    missing); SQLite cannot check such a key."""
 
 
 class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,10 +106,18 @@ def _check(
         parent_columns=targets,
         state=KeyState.CHECKED,
     )
+    try:
+        return _look(connection, check, tables)
+    except apsw.SQLError:  # a module, a collation or a function that is not here
+        return msgspec.structs.replace(check, state=KeyState.MISMATCH)
+
+
+def _look(connection: apsw.Connection, check: KeyCheck, tables: dict[str, str]) -> KeyCheck:
+    parent, sources = check.parent, check.child_columns
     present = " AND ".join(f"c.{quote_name(name)} IS NOT NULL" for name in sources)
     if fold_name(parent) not in tables:
         return _counted(connection, check, KeyState.MISSING_PARENT, present)
-    resolved = _unique_target(connection, parent, targets, len(sources))
+    resolved = _unique_target(connection, parent, check.parent_columns, len(sources))
     if tables[fold_name(parent)] == "view" or not resolved:
         return msgspec.structs.replace(check, state=KeyState.MISMATCH)
     # The `+` takes the child's own affinity away: the parent's decides, as it does for a key, and

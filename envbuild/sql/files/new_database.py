@@ -6,11 +6,13 @@ transaction. Statements come from strangers: they may create and fill tables, an
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
 
-from envbuild.sql.connect import Connection
+from envbuild.records.execution import Row
+from envbuild.sql.connect import Connection, quote_name
 
 DDL_STEPS = 200_000_000
 """VM steps that one statement of the DDL may take: `CREATE TABLE … AS` may be any query."""
@@ -32,6 +34,9 @@ _TEMPORARY = frozenset(
         apsw.SQLITE_CREATE_TEMP_VIEW,
     )
 )
+LARGEST_ID = 2**63 - 1
+"""SQLite's largest row id; past it an AUTOINCREMENT table is "full", any other's ids are random."""
+_NO_ID_LEFT = "a row would come after the one with the largest id"
 _DISK = (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
 
@@ -58,13 +63,16 @@ def run_statement(connection: Connection, sql: str) -> int:
     """Runs one statement of a schema; the number of rows it inserted, changed or deleted.
 
     Raises RefusedStatementError where SQLite refuses it, or where it does more than create and
-    fill tables of this database. Raises OSError for a full disk.
+    fill tables of this database. So is one that inserts a row where the largest id is taken, since
+    SQLite may pick its id at random. Raises OSError for a full disk.
     """
+    ids = _Ids()
     checks = iter(range(DDL_STEPS // _STEPS_A_CHECK))
     before = connection.total_changes()
     runs_query = _runs_query(sql)
     if runs_query:  # one that is interrupted rolls back all of its transaction
-        connection.execute("COMMIT")
+        connection.execute("COMMIT; BEGIN")
+        connection.set_update_hook(ids.note)
     connection.authorizer = _authorize
     connection.set_progress_handler(lambda: next(checks, None) is None, _STEPS_A_CHECK)
     try:
@@ -72,15 +80,55 @@ def run_statement(connection: Connection, sql: str) -> int:
     except apsw.AuthError:
         raise RefusedStatementError("not a statement of a schema", denied=True) from None
     except _DISK as e:
+        if isinstance(e, apsw.FullError) and ids.ran_out(connection):
+            raise RefusedStatementError(_NO_ID_LEFT) from None
         raise disk_error(connection, e) from e
     except (apsw.Error, ValueError) as e:  # a ValueError: a NUL or a lone surrogate within
         raise RefusedStatementError(str(e)) from None
     finally:
         connection.authorizer = None
         connection.set_progress_handler(None)
-        if runs_query:
+        connection.set_update_hook(None)
+        if runs_query and not connection.in_transaction:
             connection.execute("BEGIN")
+    if ids.at_random(connection):
+        connection.execute("ROLLBACK; BEGIN")
+        raise RefusedStatementError(_NO_ID_LEFT)
     return connection.total_changes() - before
+
+
+class _Ids:
+    """The ids of the rows that one statement inserts, as far as they concern the largest."""
+
+    def __init__(self) -> None:
+        self._after: dict[str, bool] = {}
+        """Table -> whether a row came after the one with the largest id; absent: it was not met."""
+        self._others: set[str] = set()
+
+    def note(self, operation: int, database: str, table: str, row_id: int) -> None:
+        """Hears of every row, whatever is done to it."""
+        if operation != apsw.SQLITE_INSERT:
+            return
+        if row_id == LARGEST_ID:
+            self._after[table] = False
+        elif table in self._after:
+            self._after[table] = True
+        else:
+            self._others.add(table)
+
+    def at_random(self, connection: Connection) -> bool:
+        """Whether a row was inserted after the one with the largest id: its own may be random."""
+        return any(self._after.values()) or any(
+            ids_left(connection, table, ()) == 0 for table in self._others - self._after.keys()
+        )
+
+    def ran_out(self, connection: Connection) -> bool:
+        """Whether an AUTOINCREMENT counter is at its end."""
+        counters = "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'"
+        if self._after or not connection.execute(counters).fetchall():
+            return bool(self._after)
+        spent = f"SELECT 1 FROM main.sqlite_sequence WHERE seq = {LARGEST_ID}"
+        return bool(connection.execute(spent).fetchall())
 
 
 def finish(connection: Connection) -> None:
@@ -90,6 +138,30 @@ def finish(connection: Connection) -> None:
         connection.close()
     except _DISK as e:
         raise disk_error(connection, e) from e
+
+
+def ids_left(connection: Connection, table: str, columns: Sequence[str]) -> int:
+    """How many rows SQLite can still number by itself: it goes on from the largest id.
+
+    `columns` are the table's, in case one hides the row id; the table has row ids.
+    """
+    taken = [0]
+    if row_id := row_id_name(columns):
+        taken += _numbers(connection, f"SELECT max({row_id}) FROM main.{quote_name(table)}")
+    if _numbers(connection, "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'"):
+        counter = "SELECT seq FROM main.sqlite_sequence WHERE name = ?"
+        taken += _numbers(connection, counter, (table,))
+    return LARGEST_ID - max(taken)
+
+
+def row_id_name(columns: Sequence[str]) -> str | None:
+    """A name of the row id that no column hides."""
+    taken = {name.lower() for name in columns}
+    return next((name for name in ("_rowid_", "rowid", "oid") if name not in taken), None)
+
+
+def _numbers(connection: Connection, sql: str, bindings: Row = ()) -> list[int]:
+    return [n for (n,) in connection.execute(sql, bindings) if isinstance(n, int)]
 
 
 def disk_error(connection: Connection, error: apsw.Error) -> OSError:

@@ -4,6 +4,7 @@ One row of scalar `COUNT(*)` subqueries per 100 tables on an immutable connectio
 table's leaf pages without looking at its rows, and takes no locks.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -35,15 +36,43 @@ def count_rows(path: Path) -> dict[str, int]:
 
 
 def count_table_rows(connection: apsw.Connection) -> dict[str, int]:
-    """The same on an open connection."""
+    """The same on an open connection; a table that SQLite cannot read here is left out."""
     names = ordinary_tables(connection)
     counts: dict[str, int] = {}
     for start in range(0, len(names), TABLES_A_STATEMENT):
         chunk = names[start : start + TABLES_A_STATEMENT]
         columns = ",".join(f"(SELECT COUNT(*) FROM main.{quote_name(name)})" for name in chunk)
-        for row in iter_rows(connection, "SELECT " + columns):
-            counts.update(zip(chunk, row, strict=True))
+        try:
+            for row in iter_rows(connection, "SELECT " + columns):
+                counts.update(zip(chunk, row, strict=True))
+        except apsw.SQLError:  # some index has a collation that is not here
+            counts.update(_counted_singly(connection, chunk))
     return counts
+
+
+def unreadable_tables(connection: apsw.Connection) -> dict[str, str]:
+    """Table -> what SQLite says it lacks to read it: a module, a collation, a function."""
+    names = [name for name, _ in iter_rows(connection, _TABLES)]
+    said = {}
+    for name in names:
+        try:
+            list(
+                iter_rows(connection, f"SELECT * FROM main.{quote_name(name)} NOT INDEXED LIMIT 0")
+            )
+        except apsw.SQLError as e:
+            said[name] = str(e)
+    return said
+
+
+def _counted_singly(connection: apsw.Connection, names: list[str]) -> Iterator[tuple[str, int]]:
+    """Each table without its indexes, which need their collations even to be counted by."""
+    for name in names:
+        try:
+            statement = f"SELECT COUNT(*) FROM main.{quote_name(name)} NOT INDEXED"
+            ((rows,),) = iter_rows(connection, statement)
+        except apsw.SQLError:
+            continue
+        yield name, rows
 
 
 def ordinary_tables(connection: apsw.Connection) -> list[str]:

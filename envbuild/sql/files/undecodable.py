@@ -6,11 +6,13 @@ cell by cell.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import apsw
 import msgspec
 
 from envbuild.sql.connect import iter_rows, quote_name
+from envbuild.sql.files.new_database import row_id_name
 from envbuild.sql.files.row_counts import ordinary_tables
 
 ROWS_A_BLOCK = 5_000
@@ -41,9 +43,10 @@ def find_undecodable(
     for table in ordinary_tables(connection) if tables is None else tables:
         columns = _columns(connection, table)
         if not _decodes(connection, table, columns):
-            found += [
-                bad for column in columns if (bad := _bad_cells(connection, table, column)).cells
-            ]
+            for column in columns:
+                with suppress(apsw.SQLError):  # it is computed by a function that is not here
+                    bad = _bad_cells(connection, table, column)
+                    found += [bad] if bad.cells else []
     return found
 
 
@@ -58,7 +61,8 @@ def _decodes(connection: apsw.Connection, table: str, columns: list[str]) -> boo
             pass
     except UnicodeDecodeError:
         return False
-    except apsw.TooBigError:  # a block past SQLite's own length limit; look at the cells
+    except (apsw.TooBigError, apsw.SQLError):
+        # a block past SQLite's own length limit, a collation that is not here: look at the cells
         return False
     return True
 
@@ -72,7 +76,7 @@ def _blocks(
         for name in map(quote_name, columns)
     )
     source = f"main.{quote_name(table)}"
-    row_id = _row_id(columns)
+    row_id = row_id_name(columns)
     if row_id is None or _without_row_id(connection, table):
         yield from iter_rows(connection, f"SELECT {texts} FROM {source}")
         return
@@ -87,12 +91,6 @@ def _blocks(
             yield row
 
 
-def _row_id(columns: list[str]) -> str | None:
-    """A name of the row id that no column hides."""
-    taken = {name.lower() for name in columns}
-    return next((name for name in ("_rowid_", "rowid", "oid") if name not in taken), None)
-
-
 def _without_row_id(connection: apsw.Connection, table: str) -> bool:
     kinds = iter_rows(
         connection, "SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
@@ -103,7 +101,8 @@ def _without_row_id(connection: apsw.Connection, table: str) -> bool:
 def _bad_cells(connection: apsw.Connection, table: str, column: str) -> UndecodableColumn:
     name = quote_name(column)
     cells, example = 0, ""
-    texts = f"FROM main.{quote_name(table)} WHERE typeof({name}) = 'text'"
+    # an index may have a collation that is not here
+    texts = f"FROM main.{quote_name(table)} NOT INDEXED WHERE typeof({name}) = 'text'"
     for (raw,) in iter_rows(connection, f"SELECT CAST({name} AS BLOB) {texts}"):
         try:
             raw.decode()
