@@ -14,6 +14,7 @@ from envbuild.manifest.layout import (
     INDEX_FILE,
     LOCK_FILE,
     PARTS_FOLDER,
+    READABLE,
     REJECTS_FILE,
     ROWS_FILE,
     VARIANTS_FILE,
@@ -43,7 +44,7 @@ def read_index(out: Path) -> dict[str, Any]:
     except msgspec.MsgspecError:
         index = {}
     parts = (index.get("configuration"), index.get("counts"))
-    if index.get("format") != FORMAT or not all(isinstance(part, dict) for part in parts):
+    if index.get("format") not in READABLE or not all(isinstance(part, dict) for part in parts):
         raise ConfigurationError(
             f"{out / INDEX_FILE} is no manifest's ({FORMAT}): choose another --out"
         )

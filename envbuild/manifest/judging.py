@@ -11,6 +11,7 @@ import msgspec
 
 from envbuild.errors import CorpusFolderError
 from envbuild.manifest.database_digest import check_database
+from envbuild.manifest.layout import FORMAT
 from envbuild.manifest.read import Manifest
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.connect import SQLITE_VERSION
@@ -44,7 +45,7 @@ class Judging:
         self.manifest = manifest
         self.rerun_golds = rerun_golds
         self._open_variant = open_variant
-        self._prefix = (str(manifest.root.resolve()), _digest_of(manifest)) if rerun_golds else None
+        self._prefix = str(manifest.root.resolve()), _digest_of(manifest)
 
     def gold(self, row: ManifestRow, variant: str = "") -> GoldResult:
         """The row's gold result, on a hidden variant where one is named.
@@ -52,7 +53,7 @@ class Judging:
         Raises UnknownNameError where the manifest has none.
         """
         stored = self.manifest.gold(row.gold_id, variant)
-        if self._prefix is None:
+        if not self.rerun_golds and not self._lost_bytes(stored):
             return stored
         key = (*self._prefix, row.gold_id, variant)
         with _running.of(key):  # the first thread runs it, the others wait for it
@@ -69,6 +70,10 @@ class Judging:
         path = self.manifest.database_path(row)
         check_database(path, row.database_sha256, db_id=row.db_id)
         return path
+
+    def _lost_bytes(self, stored: GoldResult) -> bool:
+        """Whether text that is not valid may have been stored as U+FFFD, as format 1 did."""
+        return self.manifest.index["format"] != FORMAT and "\ufffd".encode() in stored.result
 
     def _run(self, row: ManifestRow, stored: GoldResult) -> GoldResult:
         """The gold run by this engine, under the limits that the manifest was built with."""

@@ -9,7 +9,9 @@ from envbuild.records.corpus import Reject
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.variant import VariantRow
 
-FORMAT = "envbuild.manifest/1"
+FORMAT = "envbuild.manifest/2"
+READABLE = (FORMAT, "envbuild.manifest/1")
+"""In format 1 gold results held U+FFFD for text that is not valid; since 2 they keep its bytes."""
 ROWS_FILE = "manifest.parquet"
 GOLD_FILE = "gold.parquet"
 REJECTS_FILE = "rejects.parquet"

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import iter_records, open_parquet
-from envbuild.manifest.layout import FORMAT, GOLD_FILE, INDEX_FILE, PARTS_FOLDER, ROWS_FILE
+from envbuild.manifest.layout import GOLD_FILE, INDEX_FILE, PARTS_FOLDER, READABLE, ROWS_FILE
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.forks import renew_in_children
@@ -43,9 +43,10 @@ def open_manifest(path: Path) -> Manifest:
         index = msgspec.json.decode(index_file.read_bytes(), type=dict[str, Any])
     except msgspec.DecodeError as e:
         raise CorpusFolderError(f"{index_file} does not parse: {e}") from e
-    if index.get("format") != FORMAT:
+    if index.get("format") not in READABLE:
         raise CorpusFolderError(
-            f"{index_file} has format {index.get('format')!r}; this version reads {FORMAT}"
+            f"{index_file} has format {index.get('format')!r}; "
+            f"this version reads {' and '.join(READABLE)}"
         )
     return Manifest(root, index)
 

@@ -16,7 +16,6 @@ from envbuild.errors import ConfigurationError
 from envbuild.io.files import atomic_path, write_bytes
 from envbuild.io.parquet import write_records
 from envbuild.manifest.layout import (
-    FORMAT,
     GOLD_FILE,
     INDEX_FILE,
     REJECT_SCHEMA,
@@ -72,7 +71,7 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
             shutil.copyfile(manifest.root / VARIANTS_FILE, temporary)
     write_records(out / REJECTS_FILE, (), REJECT_SCHEMA)
     index = {
-        "format": FORMAT,
+        "format": manifest.index["format"],
         "configuration": configuration,
         "edges": manifest.edges,
         "counts": {"offered": count, "rows": count, "rejects": {}},

@@ -1,6 +1,7 @@
 """What running one piece of SQL came to."""
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,37 @@ Value = None | int | float | str | bytes
 """A cell as SQLite stores it."""
 Row = tuple[Value, ...]
 Rows = tuple[Row, ...]
+
+
+class UndecodableText(str):
+    """Text that is not valid in its database's encoding: shown with U+FFFD, equal by its bytes.
+
+    So it equals neither text with a U+FFFD of its own nor other bytes that look the same.
+    """
+
+    __slots__ = ("encoding", "raw")
+    raw: bytes
+    encoding: str
+
+    def __new__(cls, raw: bytes, encoding: str) -> "UndecodableText":
+        """`encoding`: a codec's name, such as UTF-8."""
+        text = super().__new__(cls, raw.decode(encoding, errors="replace"))
+        text.raw, text.encoding = raw, encoding
+        return text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UndecodableText):
+            return False if isinstance(other, str) else NotImplemented
+        return (self.raw, self.encoding) == (other.raw, other.encoding)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.raw, self.encoding))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UndecodableText, (self.raw, self.encoding)
 
 
 class Outcome(StrEnum):
@@ -59,7 +91,7 @@ class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """One sentence without any path; empty when ok."""
     lossy: bool = False
-    """True where undecodable text is shown with U+FFFD."""
+    """True where a cell may be an `UndecodableText`, shown with U+FFFD."""
     parsed: bool = True
     """False where SQLite could not read the text as one statement: a syntax error, or invalid."""
 

@@ -1,20 +1,39 @@
 """Result rows as bytes and as digests: typed, so that text is never taken for a blob."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from envbuild.records.execution import Row, Rows
+from envbuild.records.execution import Row, Rows, UndecodableText, Value
 
+_ENCODINGS = {"UTF-8": 1, "UTF-16-LE": 2, "UTF-16-BE": 3}
+"""The MessagePack extension types that hold undecodable text, by its encoding."""
+_CODECS = {code: encoding for encoding, code in _ENCODINGS.items()}
+
+
+def _as_extension(cell: object) -> msgspec.msgpack.Ext:
+    if isinstance(cell, UndecodableText):
+        return msgspec.msgpack.Ext(_ENCODINGS[cell.encoding], cell.raw)
+    raise TypeError(f"no cell of a result: {type(cell).__name__}")
+
+
+def _from_extension(code: int, data: memoryview) -> UndecodableText:
+    return UndecodableText(bytes(data), _CODECS[code])
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_as_extension).encode
 # msgspec takes no union of str and bytes; a MessagePack cell already says which of them it is
-_ROWS = msgspec.msgpack.Decoder(type=tuple[tuple[Any, ...], ...])
+_ROWS = msgspec.msgpack.Decoder(type=tuple[tuple[Any, ...], ...], ext_hook=_from_extension)
 
 
 def encode_rows(rows: Iterable[Row]) -> bytes:
-    """The rows as MessagePack; 1, 1.0, '1' and x'31' stay four values."""
-    return msgspec.msgpack.encode(tuple(rows))
+    """The rows as MessagePack; 1, 1.0, '1' and x'31' stay four values.
+
+    Text that is not valid is an extension type: 1, 2 and 3 for bytes in UTF-8, UTF-16LE, UTF-16BE.
+    """
+    return _encode(tuple(rows))
 
 
 def decode_rows(encoded: bytes) -> Rows:
@@ -24,7 +43,7 @@ def decode_rows(encoded: bytes) -> Rows:
 
 def digest_rows(rows: Iterable[Row], *, ordered: bool) -> str:
     """Hex SHA-256 under the verdicts' equality: order-free unless `ordered`, 1 = 1.0, -0.0 = 0."""
-    encoded = [msgspec.msgpack.encode([_canonical(cell) for cell in row]) for row in rows]
+    encoded = list(_canonical_rows(rows))
     if not ordered:
         encoded.sort()
     digest = hashlib.sha256(b"ordered" if ordered else b"bag")
@@ -34,7 +53,21 @@ def digest_rows(rows: Iterable[Row], *, ordered: bool) -> str:
     return digest.hexdigest()
 
 
-def _canonical(cell: int | float | str | bytes | None) -> int | float | str | bytes | None:
+def digest_each(rows: Iterable[Row]) -> Rows:
+    """Each row as one cell, its SHA-256: two are equal where the rows are."""
+    return tuple((hashlib.sha256(row).digest(),) for row in _canonical_rows(rows))
+
+
+def _canonical_rows(rows: Iterable[Row]) -> Iterator[bytes]:
+    """Each row as bytes that are the same for rows that the verdicts call equal."""
+    for row in rows:
+        if float in set(map(type, row)):
+            yield _encode([_canonical(cell) for cell in row])
+        else:
+            yield _encode(row)
+
+
+def _canonical(cell: Value) -> Value:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2.0**63:
         return int(cell)
     return cell

@@ -28,7 +28,7 @@ from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
 from envbuild.records.episode import EndedBy, Episode
-from envbuild.records.execution import Limits
+from envbuild.records.execution import Limits, Rows
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.reward import RewardBreakdown
 from envbuild.records.verdict import Verdict
@@ -72,7 +72,7 @@ def change_index(manifest: Path, change: Callable[[dict[str, Any]], object]) -> 
     (manifest / INDEX_FILE).write_text(json.dumps(index))
 
 
-def store_other_result(manifest: Path, rows: tuple[tuple[int, ...], ...] = ((99,),)) -> None:
+def store_other_result(manifest: Path, rows: Rows = ((99,),)) -> None:
     """Stored golds that are not what their SQL gives: whoever runs it sees the difference."""
     golds = [
         msgspec.structs.replace(
@@ -342,3 +342,22 @@ sys.addaudithook(lambda event, given: _opened.append(str(given[0])) if event == 
 def opened_files() -> Iterator[list[str]]:
     _opened.clear()
     yield _opened
+
+
+def test_golds_of_format_1_that_may_have_lost_bytes_are_run_again(manifest: Path) -> None:
+    sql = "SELECT CAST(x'62ff' AS TEXT), char(65533) FROM orders WHERE id = 1"
+    ask_for(manifest, sql)
+    store_other_result(manifest, (("b\ufffd", "\ufffd"),))
+    shown = "SELECT 'b' || char(65533), char(65533)"
+    with Environment.open(manifest) as env:
+        assert score(env, sql).verdict == Verdict.DIFFERENT
+    change_index(manifest, lambda index: index.update(format="envbuild.manifest/1"))
+    with Environment.open(manifest) as env:
+        assert score(env, sql).verdict == Verdict.EQUAL
+        assert score(env, shown).verdict == Verdict.DIFFERENT
+    store_other_result(manifest)
+    with Environment.open(manifest) as env:
+        assert decode_rows(env.gold(env.row(ROW)).result) == ((99,),), "nothing was lost here"
+    change_index(manifest, lambda index: index.update(format="envbuild.manifest/3"))
+    with pytest.raises(CorpusFolderError, match=r"this version reads envbuild\.manifest/2 and"):
+        open_manifest(manifest)

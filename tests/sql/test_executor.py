@@ -1,5 +1,6 @@
 """The executor on real databases: what each kind of statement comes to, and that nothing stays."""
 
+import itertools
 import os
 import pickle
 import signal
@@ -15,8 +16,9 @@ import apsw
 import pytest
 
 from envbuild.errors import CorpusError
-from envbuild.records.execution import Limits, Outcome, QueryResult
+from envbuild.records.execution import Limits, Outcome, QueryResult, Rows, UndecodableText
 from envbuild.sql.executor import Session
+from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 from envbuild.sql.running.run import _RUNNING
 from envbuild.sql.running.worker import _pool
 
@@ -132,7 +134,9 @@ def test_undecodable_text_is_shown_and_flagged(session: Session) -> None:
     result = session.run(
         "SELECT t, x'ff' AS b, t AS t FROM texts ORDER BY id DESC -- newest; first"
     )
-    assert result.rows == ((None, b"\xff", None), ("b�", b"\xff", "b�"), ("a", b"\xff", "a"))
+    lost = UndecodableText(b"b\xff", "UTF-8")
+    assert result.rows == ((None, b"\xff", None), (lost, b"\xff", lost), ("a", b"\xff", "a"))
+    assert (f"{lost}", str(lost), lost[:9]) == ("b\ufffd",) * 3
     assert (result.lossy, result.columns) == (True, ("t", "b", "t"))
     assert not session.run("SELECT 1").lossy
     assert not session.run("SELECT CAST(t AS BLOB) FROM texts").lossy
@@ -144,7 +148,24 @@ def test_undecodable_text_of_a_utf16_database() -> None:
     connection.execute("INSERT INTO t VALUES ('ä'), (CAST(x'00d841' AS TEXT)), ('z')")
     with Session.open_image(connection.serialize("main")) as session:
         result = session.run("SELECT a FROM t")
-        assert [row[0] for row in result.rows][::2] == ["ä", "z"]
+        odd = UndecodableText(b"\x00\xd8", "UTF-16-LE")
+        assert result.rows == (("ä",), (odd,), ("z",))
+
+
+def test_undecodable_texts_are_equal_by_their_bytes(session: Session) -> None:
+    def rows(*cells: str) -> Rows:
+        return session.run(f"SELECT {', '.join(cells)} FROM orders WHERE id = 1").rows
+
+    one, other, shown = "CAST(x'62fe' AS TEXT)", "CAST(x'62ff' AS TEXT)", "'b' || char(65533)"
+    every = [rows(one), rows(other), rows(shown), rows("x'62fe'")]
+    for cells in every:
+        assert decode_rows(encode_rows(cells)) == pickle.loads(pickle.dumps(cells)) == cells
+    assert rows(one) == rows(one) and hash(rows(one)) == hash(rows(one))
+    for first, second in itertools.permutations(every, 2):
+        assert first != second and second not in [first] and len({first, second}) == 2
+        assert digest_rows(first, ordered=False) != digest_rows(second, ordered=False)
+    session.isolated = True
+    assert [rows(one), rows(other), rows(shown), rows("x'62fe'")] == every
 
 
 def test_undecodable_column_names() -> None:

@@ -6,7 +6,7 @@ text cell as a blob, beside a flag that says it was text.
 
 import msgspec
 
-from envbuild.records.execution import QueryResult, Row, Rows
+from envbuild.records.execution import QueryResult, Row, Rows, UndecodableText
 from envbuild.sql.text.tokens import Kind, iter_code
 
 
@@ -30,7 +30,7 @@ def text_as_blobs(sql: str, columns: int) -> str:
 
 
 def lossy_rows(wrapped: QueryResult, columns: tuple[str, ...], *, encoding: str) -> QueryResult:
-    """The wrapped query's result as the query's own, undecodable bytes shown as U+FFFD."""
+    """The wrapped query's result as the query's own, undecodable text as UndecodableText."""
     rows: Rows = tuple(_decoded(row, encoding) for row in wrapped.rows)
     return msgspec.structs.replace(
         wrapped, rows=rows, lossy=True, columns=columns if wrapped.columns else ()
@@ -39,6 +39,13 @@ def lossy_rows(wrapped: QueryResult, columns: tuple[str, ...], *, encoding: str)
 
 def _decoded(row: Row, encoding: str) -> Row:
     return tuple(
-        cell.decode(encoding, errors="replace") if was_text and isinstance(cell, bytes) else cell
+        _text(cell, encoding) if was_text and isinstance(cell, bytes) else cell
         for cell, was_text in zip(row[::2], row[1::2], strict=True)
     )
+
+
+def _text(cell: bytes, encoding: str) -> str:
+    try:
+        return cell.decode(encoding)
+    except UnicodeDecodeError:
+        return UndecodableText(cell, encoding)
