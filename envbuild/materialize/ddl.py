@@ -11,6 +11,7 @@ import msgspec
 
 from envbuild.records.corpus import Reject
 from envbuild.sql.connect import Connection
+from envbuild.sql.files.dump_text import read_dump
 from envbuild.sql.files.new_database import RefusedStatementError, run_statement
 from envbuild.sql.names import fold_name
 from envbuild.sql.text.statements import split_statements
@@ -23,6 +24,8 @@ _ADDS_KEY = re.compile(
 )
 _TEMPORARY = re.compile(r"CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
 _INTERNAL = re.compile(r"CREATE\s+TABLE\s+[\"'`\[]?sqlite_(?:sequence|stat\d)\b", re.IGNORECASE)
+_COPY = re.compile(r"COPY\b[^;']*?\bFROM\s+stdin\b", re.IGNORECASE)
+_COUNTS = re.compile(r"\b(?:(?:BIG|SMALL)?SERIAL|AUTO_INCREMENT|IDENTITY)\b", re.IGNORECASE)
 _SHOWN = 200
 
 
@@ -51,6 +54,8 @@ class Ddl:
         self.wrote_rows = False
         """Some statement inserted rows, so counts cannot be taken from the payload alone."""
         self._stated = dialect
+        text, copied = read_dump(text, dialect)
+        self._copied = iter(copied)
         self._text = text
         statements = [
             Statement(index=index, text=statement)
@@ -75,6 +80,14 @@ class Ddl:
 
     def _run(self, connection: Connection, statement: Statement) -> None:
         sql = statement.render()
+        if _COPY.match(sql, _start(sql)):
+            lines = next(self._copied, 0)
+            self._reject(statement, "copy_skipped", f"{lines} lines of data were not read")
+            return
+        if _counts_in_another_dialect(sql) and self._translate(
+            connection, statement, "it takes the counting column's word for a type"
+        ):
+            return
         try:
             self.wrote_rows |= run_statement(connection, sql) > 0
         except RefusedStatementError as e:
@@ -84,29 +97,29 @@ class Ddl:
                 self._reject(statement, reason, str(e))
             elif _INTERNAL.match(sql, _start(sql)):
                 self._reject(statement, "internal_table", "SQLite makes this table itself")
-            else:
-                self._translate(connection, statement, str(e))
+            elif not self._translate(connection, statement, str(e)):
+                self._reject(statement, "ddl_refused", str(e))
 
-    def _translate(self, connection: Connection, statement: Statement, complaint: str) -> None:
-        """Once through the dialect it looks like; with and then without what SQLite may lack."""
+    def _translate(self, connection: Connection, statement: Statement, complaint: str) -> bool:
+        """Whether SQLite takes it through the dialect it looks like; what that loses is noted."""
         from envbuild.sql.files.transpile import (  # sqlglot only when needed
             guess_dialect,
             to_sqlite,
         )
 
         dialect = guess_dialect(statement.text, self._stated)
-        for bare in (False, True):
-            translated = to_sqlite(statement.text, dialect, bare=bare)
-            if translated is None:
-                break
-            attempt = msgspec.structs.replace(statement, text=translated)
-            try:
-                self.wrote_rows |= run_statement(connection, attempt.render()) > 0
-            except RefusedStatementError:
-                continue
-            self._note(statement, "transpiled", f"from {dialect}; SQLite said: {complaint}")
-            return
-        self._reject(statement, "ddl_refused", complaint)
+        translated = to_sqlite(statement.text, dialect, added=statement.constraints)
+        if translated is None:
+            return False
+        attempt = msgspec.structs.replace(statement, text=translated.text)
+        try:
+            self.wrote_rows |= run_statement(connection, attempt.render()) > 0
+        except RefusedStatementError:
+            return False
+        self._note(statement, "transpiled", f"from {dialect}; SQLite said: {complaint}")
+        for clause in translated.left_out:
+            self._note(statement, "clause_left_out", clause)
+        return True
 
     def _fold_alterations(self, statements: list[Statement]) -> list[Statement]:
         """SQLite cannot add a key to a table: the clause goes into its CREATE TABLE."""
@@ -139,6 +152,22 @@ class Ddl:
     def _reject(self, statement: Statement, reason: str, detail: str) -> None:
         self.refused += 1
         self._note(statement, reason, detail)
+
+
+def _counts_in_another_dialect(text: str) -> bool:
+    """Whether a CREATE TABLE has `id SERIAL`, `INT AUTO_INCREMENT` or `IDENTITY` for a type.
+
+    SQLite takes these for a type's words, and then nothing counts.
+    """
+    if not _COUNTS.search(text) or created_table(text) is None:
+        return False
+    before = ""
+    for kind, start, end in iter_code(text):
+        is_word = kind is Kind.WORD and before not in ("(", ",")  # there a column's name stands
+        if is_word and _COUNTS.fullmatch(text, start, end):
+            return True
+        before = text[start:end]
+    return False
 
 
 def created_table(text: str) -> str | None:

@@ -8,8 +8,8 @@ from envbuild.preflight.subjects import DatabaseSubject
 from envbuild.sql.files.foreign_key_check import KeyState
 from envbuild.sql.files.undecodable import find_undecodable
 
-TAKEN_AFTER_ALL = ("transpiled", "folded")
-"""Reasons of rejects that only say how a statement was taken."""
+TAKEN_AFTER_ALL = ("transpiled", "folded", "clause_left_out")
+"""Reasons of rejects that only say how a statement was taken, or without what."""
 
 
 def unreadable_database(database: DatabaseSubject) -> Iterator[Draft]:

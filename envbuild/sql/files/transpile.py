@@ -6,16 +6,21 @@ qualifiers and AUTO_INCREMENT, which SQLite refuses again.
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+import apsw
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from envbuild.sql.connect import open_private
+from envbuild.sql.files.dump_text import stated_dialect
+
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot say is ours to report
 
 _CUES = (
-    ("tsql", r"\[dbo\]|\bIDENTITY\s*\(\s*\d|\bNVARCHAR\s*\(\s*MAX|\b(?:NON)?CLUSTERED\b"),
+    ("tsql", r"\[dbo\]|(?<!\bAS )\bIDENTITY\b|\bNVARCHAR\s*\(\s*MAX|\b(?:NON)?CLUSTERED\b"),
     (
         "postgres",
         r"::|\b(?:BIG|SMALL)?SERIAL\b|\bpublic\.|\bcharacter varying\b|\bwith(?:out)? time zone\b"
@@ -47,15 +52,39 @@ _NOW = {
 }
 _NOW_NAMES = frozenset(("now", "getdate", "sysdate", "localtimestamp", "sysdatetime"))
 _DEFAULTS = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
-"""Default expressions that mean the same in SQLite; others are left out."""
+"""Default expressions that mean the same in SQLite."""
+_COUNTING = frozenset(("SERIAL", "BIGSERIAL", "SMALLSERIAL"))
+
+
+class Translation(NamedTuple):
+    """A statement in SQLite's words."""
+
+    text: str
+    left_out: tuple[str, ...] = ()
+    """What SQLite has no words for, or does not take: `column: clause` in SQLite's spelling."""
+
+
+class _Clause(NamedTuple):
+    """A clause that a table can do without; `words` are empty where SQLite has none."""
+
+    words: str
+    meant: str
+
+
+class _Part(NamedTuple):
+    """One column or constraint of a table."""
+
+    words: str
+    clauses: tuple[_Clause, ...] = ()
+    is_column: bool = False
+    counts: str = ""
+    """The column's name, where it numbers itself."""
 
 
 def guess_dialect(text: str, stated: str = "") -> str:
     """The dialect to read `text` in: the stated one, else by its look, else MySQL."""
-    stated = {"postgresql": "postgres", "mssql": "tsql", "mariadb": "mysql"}.get(
-        stated.lower(), stated.lower()
-    )
-    if stated and stated != "sqlite" and sqlglot.Dialect.get(stated):
+    stated = stated_dialect(stated)
+    if stated and sqlglot.Dialect.get(stated):
         return stated
     for dialect, cues in _CUES:
         if re.search(cues, text, re.IGNORECASE):
@@ -63,32 +92,72 @@ def guess_dialect(text: str, stated: str = "") -> str:
     return "mysql"
 
 
-def to_sqlite(statement: str, dialect: str, *, bare: bool = False) -> str | None:
+def to_sqlite(statement: str, dialect: str, *, added: Iterable[str] = ()) -> Translation | None:
     """`statement` in SQLite's words, or None where sqlglot cannot read it.
 
-    `bare` leaves DEFAULTs and CHECKs out of a CREATE TABLE, as a last resort.
+    Its strings are SQLite's already (`read_dump`). `added` are constraints that its CREATE TABLE
+    gets besides. A default, CHECK or computed column that SQLite cannot take is left out and
+    named; the others stay.
     """
     tree = _parse(statement, dialect)
     if tree is None or isinstance(tree, exp.Command):
         return None
     try:
-        return _render(tree, bare)
+        return _render(tree, list(added))
     except _UNREADABLE:
         return None
 
 
-def _render(tree: exp.Expr, bare: bool) -> str:
+def _render(tree: exp.Expr, added: list[str]) -> Translation:
     for table in tree.find_all(exp.Table):
         table.set("db", None)
         table.set("catalog", None)
     if isinstance(tree, exp.Create) and isinstance(tree.this, exp.Schema) and tree.kind == "TABLE":
-        parts = [part for e in tree.this.expressions for part in _part(e, bare)]
-        name = tree.this.this.sql("sqlite", identify=True)
-        exists = "IF NOT EXISTS " if tree.args.get("exists") else ""
-        return f"CREATE TABLE {exists}{name} (\n  " + ",\n  ".join(parts) + "\n)"
+        return _table(tree, added)
     for index in tree.find_all(exp.IndexParameters):
         index.set("using", None)
-    return re.sub(r" NULLS (?:FIRST|LAST)\b", "", tree.sql("sqlite"))
+    return Translation(re.sub(r" NULLS (?:FIRST|LAST)\b", "", tree.sql("sqlite")))
+
+
+def _table(tree: exp.Create, added: list[str]) -> Translation:
+    """CREATE TABLE with as many of its clauses as SQLite takes; constraints after all columns."""
+    parts = [part for e in tree.this.expressions for part in _part(e)]
+    parts.sort(key=lambda part: not part.is_column)
+    exists = "IF NOT EXISTS " if tree.args.get("exists") else ""
+    head = f"CREATE TABLE {exists}{tree.this.this.sql('sqlite', identify=True)} (\n  "
+
+    def text(kept: list[_Clause]) -> str:
+        lines = (
+            " ".join(filter(None, (part.words, *(c.words for c in part.clauses if c in kept))))
+            for part in parts
+        )
+        return head + ",\n  ".join(filter(None, lines)) + "\n)"
+
+    said = [clause for part in parts for clause in part.clauses if clause.words]
+    kept = said
+    if not _compiles(text(said)) and _compiles(text([])):
+        kept = []
+        for clause in said:
+            if _compiles(text([*kept, clause])):
+                kept.append(clause)
+    left_out = [c.meant for part in parts for c in part.clauses if c not in kept]
+    keys = [part.words for part in parts] + added
+    for part in parts:
+        alone = f"PRIMARY KEY ({part.counts})"
+        if part.counts and " PRIMARY KEY" not in part.words and not any(alone in k for k in keys):
+            left_out.append(f"{part.counts}: counts up")
+    return Translation(text(kept), tuple(left_out))
+
+
+def _compiles(statement: str) -> bool:
+    connection = open_private()
+    try:
+        connection.execute(statement).fetchall()
+    except apsw.Error:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def added_constraints(statement: str, dialect: str) -> tuple[str, list[str]] | None:
@@ -106,13 +175,23 @@ def added_constraints(statement: str, dialect: str) -> tuple[str, list[str]] | N
     for table in tree.find_all(exp.Table):
         table.set("db", None)
         table.set("catalog", None)
-    parts = [part for a in actions for e in a.expressions for part in _part(e, False)]
-    return (tree.this.name, parts)
+    parts = [part for a in actions for e in a.expressions for part in _part(e)]
+    clauses = [part.words or part.clauses[0].words for part in parts]
+    columns = {column.name: _name(column) for column in tree.find_all(exp.Column)}
+    names = ", ".join(columns.values()) or "x"
+    if any(part.clauses for part in parts) and not _compiles(
+        f"CREATE TABLE t({names}, {', '.join(clauses)})"
+    ):
+        return None  # a CHECK that SQLite cannot say
+    return (tree.this.name, clauses)
 
 
 def _parse(statement: str, dialect: str) -> exp.Expr | None:
     if dialect == "tsql":
         statement = re.sub(r"\b(?:NON)?CLUSTERED\b", "", statement, flags=re.IGNORECASE)
+    escapes = sqlglot.Dialect.get_or_raise(dialect).tokenizer_class.STRING_ESCAPES
+    if "\\" in escapes:
+        statement = statement.replace("\\", "\\\\")
     try:
         trees = sqlglot.parse(statement, read=dialect)
     except _UNREADABLE:
@@ -120,88 +199,149 @@ def _parse(statement: str, dialect: str) -> exp.Expr | None:
     return trees[0] if len(trees) == 1 else None
 
 
-def _part(element: exp.Expr, bare: bool) -> Iterator[str]:
+def _part(element: exp.Expr) -> Iterator[_Part]:
     """One column or table constraint; nothing for what SQLite has no words for (an index list)."""
     if isinstance(element, exp.ColumnDef):
-        yield _column(element, bare)
+        yield _column(element)
     elif isinstance(element, exp.Identifier | exp.Column):  # a column without a type
-        yield _name(element)
+        yield _Part(_name(element), is_column=True)
     elif isinstance(element, exp.Constraint):
-        inner = [part for e in element.expressions for part in _part(e, bare)]
-        if inner:
-            yield f"CONSTRAINT {_name(element.this)} {inner[0]}"
+        named = f"CONSTRAINT {_name(element.this)} "
+        for part in (part for e in element.expressions[:1] for part in _part(e)):
+            clauses = tuple(c._replace(words=named + c.words) for c in part.clauses)
+            yield part._replace(words=part.words and named + part.words, clauses=clauses)
     elif isinstance(element, exp.PrimaryKey):
-        yield f"PRIMARY KEY ({_columns(element.expressions)})"
+        yield _Part(f"PRIMARY KEY ({_columns(element.expressions)})")
     elif isinstance(element, exp.UniqueColumnConstraint) and element.this is not None:
-        yield f"UNIQUE ({_columns(element.this.expressions)})"
+        yield _Part(f"UNIQUE ({_columns(element.this.expressions)})")
     elif isinstance(element, exp.ForeignKey):
-        target = element.args["reference"].sql("sqlite", identify=True)
+        target = _target(element.args["reference"])
         actions = "".join(
             f" ON {act.upper()} {element.args[act]}"
             for act in ("delete", "update")
             if element.args.get(act)
         )
-        yield f"FOREIGN KEY ({_columns(element.expressions)}) {target}{actions}"
-    elif isinstance(element, exp.CheckColumnConstraint) and not bare:
-        yield element.sql("sqlite")
+        yield _Part(f"FOREIGN KEY ({_columns(element.expressions)}) {target}{actions}")
+    elif isinstance(element, exp.CheckColumnConstraint):
+        said = element.sql("sqlite")
+        yield _Part("", (_Clause(said, said),))
 
 
-def _column(column: exp.ColumnDef, bare: bool) -> str:
+def _column(column: exp.ColumnDef) -> _Part:
     # not `.kind`: sqlglot's compiled property refuses some of its own constraints
     kinds = [c.args.get("kind") for c in column.args.get("constraints") or []]
+    declared = column.args.get("kind")
+    counts = _type_name(declared) in _COUNTING or any(map(_numbers_itself, kinds))
     # only the type INTEGER makes a primary key number itself
-    kind = "INTEGER" if any(map(_numbers_itself, kinds)) else _type(column.args.get("kind"))
-    words = [_name(column.this), kind, *(_constraint(kind, bare) for kind in kinds)]
-    return " ".join(word for word in words if word)
+    kind = "INTEGER" if counts else _type(declared)
+    name = _name(column.this)
+    words, clauses = [name, kind], []
+    for constraint in kinds:
+        words.append(_constraint(constraint))
+        clause = _clause(constraint, kind)
+        if clause is not None and not _numbers_itself(constraint):
+            clauses.append(clause._replace(meant=f"{name}: {clause.meant}"))
+    said = " ".join(word for word in words if word)
+    return _Part(said, tuple(clauses), is_column=True, counts=name if counts else "")
 
 
 def _numbers_itself(kind: exp.Expr) -> bool:
+    if isinstance(kind, exp.DefaultColumnConstraint):
+        value = _bare(kind.this)
+        return isinstance(value, exp.Anonymous) and value.name.lower() == "nextval"
     return isinstance(kind, exp.AutoIncrementColumnConstraint) or (
         isinstance(kind, exp.GeneratedAsIdentityColumnConstraint)
         and kind.args.get("expression") is None
     )
 
 
-def _constraint(kind: exp.Expr, bare: bool) -> str:
-    """A column's constraint; empty for what SQLite has no words for."""
+def _constraint(kind: exp.Expr) -> str:
+    """A constraint that a column cannot do without; empty for any other."""
     if isinstance(kind, exp.PrimaryKeyColumnConstraint):
         return "PRIMARY KEY"
     if isinstance(kind, exp.NotNullColumnConstraint):
         return "NULL" if kind.args.get("allow_null") else "NOT NULL"
     if isinstance(kind, exp.UniqueColumnConstraint):
         return "UNIQUE"
-    if isinstance(kind, exp.Reference):
-        return kind.sql("sqlite", identify=True)
-    if bare:
-        return ""
+    return _target(kind) if isinstance(kind, exp.Reference) else ""
+
+
+def _target(reference: exp.Expr) -> str:
+    """REFERENCES with its actions; SQLite has no words for some of the ways to defer a key."""
+    options = reference.args.get("options") or []
+    reference.set("options", [o for o in options if str(o).upper().startswith("ON ")])
+    return reference.sql("sqlite", identify=True)
+
+
+def _clause(kind: exp.Expr, type_word: str) -> _Clause | None:
+    """A column's default, CHECK or computation; None for any other constraint."""
     if isinstance(kind, exp.DefaultColumnConstraint):
-        value = kind.this.this if isinstance(kind.this, exp.Cast) else kind.this
-        default = _default(value)
-        return f"DEFAULT {default}" if default else ""
+        default = _default(_bare(kind.this), type_word)
+        said = f"DEFAULT {default}"
+        return _Clause(said if default else "", said if default else kind.sql("sqlite"))
+    if isinstance(kind, exp.CheckColumnConstraint):
+        return _Clause(kind.sql("sqlite"), kind.sql("sqlite"))
+    computed = None
     if isinstance(kind, exp.ComputedColumnConstraint):
-        return f"AS ({kind.this.sql('sqlite')})"
-    if isinstance(kind, exp.GeneratedAsIdentityColumnConstraint) and kind.args.get("expression"):
-        return f"AS ({kind.args['expression'].sql('sqlite')})"
-    return kind.sql("sqlite") if isinstance(kind, exp.CheckColumnConstraint) else ""
+        computed = kind.this
+    elif isinstance(kind, exp.GeneratedAsIdentityColumnConstraint):
+        computed = kind.args.get("expression")
+    if computed is None:
+        return None
+    said = f"AS ({computed.sql('sqlite')})"
+    return _Clause(said, said)
 
 
-def _default(value: exp.Expr) -> str:
+def _bare(value: exp.Expr) -> exp.Expr:
+    """A default's value without brackets, casts and the name of its character set."""
+    while True:
+        if isinstance(value, exp.Introducer):
+            value = value.expression
+        elif isinstance(value, exp.AtTimeZone) and value.args["zone"].name.lower() == "utc":
+            value = value.this  # SQLite's now is in UTC
+        elif isinstance(value, exp.Paren | exp.Cast):
+            value = value.this
+        else:
+            return value
+
+
+def _default(value: exp.Expr, type_word: str) -> str:
     """The default in SQLite's words where it means the same there; else empty."""
     for moment, word in _NOW.items():
         if isinstance(value, moment):
             return word
     if isinstance(value, exp.Anonymous) and value.name.lower() in _NOW_NAMES:
         return "CURRENT_TIMESTAMP"
+    if isinstance(value, exp.National | exp.ByteString):  # N'…', E'…'
+        return exp.Literal.string(value.name).sql("sqlite")
+    if isinstance(value, exp.BitString):
+        return str(int(value.name, 2))
+    if isinstance(value, exp.HexString):
+        return _hex_default(value.name, type_word)
     return value.sql("sqlite") if isinstance(value, _DEFAULTS) else ""
+
+
+def _hex_default(digits: str, type_word: str) -> str:
+    """A hexadecimal default is bytes, text or a number, whatever its column is."""
+    even = digits.zfill(len(digits) + len(digits) % 2)
+    if type_word == "BLOB":
+        return f"x'{even}'"
+    if type_word == "TEXT":
+        return exp.Literal.string(bytes.fromhex(even).decode("utf-8", "replace")).sql("sqlite")
+    return str(int(digits, 16))
 
 
 def _type(kind: exp.Expr | None) -> str:
     if not isinstance(kind, exp.DataType):
         return ""
-    name = kind.this.value if hasattr(kind.this, "value") else str(kind.this)
-    word = _WORD_OF.get(str(name), "TEXT")
+    word = _WORD_OF.get(_type_name(kind), "TEXT")
     sizes = ", ".join(e.sql("sqlite") for e in kind.expressions)
     return f"DECIMAL({sizes})" if word == "DECIMAL" and sizes else word
+
+
+def _type_name(kind: exp.Expr | None) -> str:
+    name = kind.this if isinstance(kind, exp.DataType) else ""
+    return str(name.value if hasattr(name, "value") else name)
 
 
 def _columns(expressions: list[exp.Expr]) -> str:
