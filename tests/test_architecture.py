@@ -38,7 +38,7 @@ HOMES = {
     "rich": {"cli"},
     "httpx": {"rollout", "adapters"},
     "ray": {"engine"},
-    "scipy": {"evaluate", "signal", "pipeline"},
+    "scipy": {"sql", "evaluate", "signal", "pipeline"},
     "matplotlib": {"cli", "evaluate"},
     "trl": {"adapters"},
     "verl": {"adapters"},

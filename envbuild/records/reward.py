@@ -49,7 +49,10 @@ class RewardBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     """An `Outcome` value of the predicted SQL; empty without a prediction."""
     f1: float = 0.0
-    """The larger of the whole-row and the column-subset F1."""
+    """The larger of the whole-row and the column-subset F1; of whole rows alone where `wide`."""
+    wide: bool = False
+    """The answer or its gold has more than `sql.verdicts.WIDE_CELLS` cells: rows were compared by
+    digest, and no column-subset credit was sought."""
     join_share: float = 0.0
     """Counted for executable answers only; a right one is paid in full without it."""
     consensus: float = 0.0

@@ -18,9 +18,9 @@ from envbuild.reward.gold import gold_rows
 from envbuild.reward.tiers import reward_of, settings_sha256
 from envbuild.sql.comparing.f1 import GoldRows, subset_f1
 from envbuild.sql.executor import Session
-from envbuild.sql.results import digest_rows
+from envbuild.sql.results import digest_each, digest_rows
 from envbuild.sql.trees.joins import join_share
-from envbuild.sql.verdicts import outcome_verdict, row_equality
+from envbuild.sql.verdicts import is_wide, outcome_verdict, row_equality
 
 DEFAULT_SETTINGS = RewardSettings()
 
@@ -48,7 +48,7 @@ def score_answer(
     visible database, and are asked for only then; one that cannot judge is skipped.
     Raises UnknownNameError where the settings name an unknown verdict.
     """
-    equal = row_equality(settings.verdict)
+    row_equality(settings.verdict)  # an unknown name is said before anything runs
     stored = QueryResult(outcome=Outcome(gold.outcome))
     answered = sql is not None and sql.strip() != ""
     if not stored.ok:
@@ -60,11 +60,7 @@ def score_answer(
     if verdict := outcome_verdict(predicted, stored):
         tier = Tier.PARSABLE if predicted.parsed else Tier.INVALID
         return _breakdown(tier, verdict, settings, outcome=predicted.outcome)
-    rows = gold_rows(gold)
-    if settings.verdict == "bag@1":
-        right = rows.equals(predicted.rows)
-    else:
-        right = equal(predicted.rows, rows.rows, gold.ordered, None)
+    right, f1, wide = _compare(predicted, gold, settings)
     scored = matched = 0
     if right:
         scored, matched = _on_variants(sql, variants, settings)
@@ -73,7 +69,8 @@ def score_answer(
         Verdict.EQUAL if right else Verdict.DIFFERENT,
         settings,
         outcome=predicted.outcome,
-        f1=_f1(predicted, gold, rows, settings),
+        f1=f1,
+        wide=wide,
         join_share=0.0 if right else join_share(sql, schema),
         result_digest=digest_rows(predicted.rows, ordered=False),
         variants_scored=scored,
@@ -96,14 +93,28 @@ def can_judge(gold: GoldResult) -> bool:
     return gold.outcome == Outcome.OK and bool(gold_rows(gold).rows)
 
 
-def _f1(
-    predicted: QueryResult, gold: GoldResult, rows: GoldRows, settings: RewardSettings
-) -> float:
-    """The larger of the whole-row F1 and, between unequal numbers of columns, the subset's."""
-    whole = rows.f1(predicted.rows)
-    if len(predicted.columns) == len(gold.columns):
-        return whole
-    return max(whole, settings.subset_weight * subset_f1(predicted.rows, rows.rows))
+def _compare(
+    predicted: QueryResult, gold: GoldResult, settings: RewardSettings
+) -> tuple[bool, float, bool]:
+    """(whether it is right, its F1, whether one of them is wide).
+
+    F1 is the larger of the whole-row F1 and, between unequal numbers of columns, the subset's.
+    """
+    rows, ours = gold_rows(gold), predicted.rows
+    same_columns = len(predicted.columns) == len(gold.columns)
+    wide = is_wide(ours) or is_wide(rows.rows)
+    if wide and not same_columns:  # rows of unequal length are never equal
+        return False, 0.0, wide
+    if wide:
+        rows, ours = GoldRows(digest_each(rows.rows)), digest_each(ours)
+    if settings.verdict == "bag@1":
+        right = rows.equals(ours)
+    else:
+        right = row_equality(settings.verdict)(ours, rows.rows, gold.ordered, None)
+    f1 = rows.f1(ours)
+    if not same_columns:
+        f1 = max(f1, settings.subset_weight * subset_f1(ours, rows.rows))
+    return right, f1, wide
 
 
 def _on_variants(
@@ -129,6 +140,7 @@ def _breakdown(
     *,
     outcome: Outcome | None = None,
     f1: float = 0.0,
+    wide: bool = False,
     join_share: float = 0.0,
     result_digest: str = "",
     variants_scored: int = 0,
@@ -141,6 +153,7 @@ def _breakdown(
         verdict_name=settings.verdict,
         outcome=outcome or "",
         f1=f1,
+        wide=wide,
         join_share=join_share,
         result_digest=result_digest,
         variants_scored=variants_scored,

@@ -144,6 +144,26 @@ def test_empty_results(shop: Session, schema: Schema) -> None:
     assert (wrong.f1, wrong.reward) == (0.0, 1.0)
 
 
+def test_a_wide_answer_earns_no_column_credit(schema: Schema) -> None:
+    def numbers(rows: int, columns: int) -> str:
+        one = f"SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT {rows}"
+        named = ", ".join(f"n + {column}" for column in range(columns))
+        return f"WITH RECURSIVE r(n) AS ({one}) SELECT {named} FROM r"
+
+    with Session.open_image(image()) as session:
+        gold = gold_of(session, numbers(5000, 2))
+        for columns, wide in ((200, False), (201, True)):
+            found = score_answer(numbers(5000, columns), session=session, gold=gold, schema=schema)
+            assert (found.wide, found.f1) == (wide, 0.0 if wide else 0.9)
+        gold = gold_of(session, numbers(5000, 201))
+        same = score_answer(numbers(5000, 201), session=session, gold=gold, schema=schema)
+        assert (same.wide, same.tier) == (True, Tier.EQUIVALENT)
+        fewer = score_answer(numbers(4999, 201), session=session, gold=gold, schema=schema)
+        assert (fewer.wide, fewer.tier, round(fewer.f1, 4)) == (True, Tier.EXECUTABLE, 0.9999)
+        narrow = score_answer(numbers(5000, 2), session=session, gold=gold, schema=schema)
+        assert (narrow.wide, narrow.f1) == (True, 0.0)
+
+
 def test_hidden_variants(shop: Session, schema: Schema) -> None:
     """An answer that is right by luck is told apart by another database."""
     gold = "SELECT name FROM customers WHERE city = 'Bern'"

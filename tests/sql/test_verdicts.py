@@ -7,10 +7,11 @@ from collections import Counter
 import pytest
 
 from envbuild.errors import UnknownNameError
-from envbuild.records.execution import Outcome, QueryResult, Rows
+from envbuild.records.execution import Outcome, QueryResult, Rows, Value
 from envbuild.records.verdict import Verdict
 from envbuild.sql.comparing.permutation import equal_permuted
-from envbuild.sql.verdicts import VERDICTS, judge
+from envbuild.sql.comparing.tolerance import close_rows, equal_bag_within, equal_set_within
+from envbuild.sql.verdicts import VERDICTS, is_wide, judge
 
 NAMES = ("official@1", "bag@1", "ordered@1", "strict@1", "testsuite@1")
 
@@ -108,6 +109,68 @@ def test_tolerance(
         for a, b in ((predicted, gold), (gold, predicted)):
             found = judge(ok(*a), ok(*b), verdict=name, tolerance=0.01)
             assert (found is Verdict.EQUAL) == (flag == "1"), name
+
+
+def test_tolerance_against_trying_every_pairing() -> None:
+    chance = random.Random(4)
+    cells: tuple[Value, ...] = (1, 2, 2**53 + 1, 1.0, 1.05, 1.1, 1.15, 2.0**53, 9e999, "a", None)
+    found = Counter[bool]()
+    for _ in range(3000):
+        width, length = chance.randint(0, 2), chance.randint(0, 5)
+        gold = [tuple(chance.choice(cells) for _ in range(width)) for _ in range(length)]
+        moved = [tuple(nudged(cell, chance) for cell in row) for row in gold]
+        chance.shuffle(moved)
+        close = [[close_rows(a, b, 0.1) for b in gold] for a in moved]
+        paired = any(
+            all(close[n][at] for n, at in enumerate(order))
+            for order in itertools.permutations(range(length))
+        )
+        covered = all(map(any, close)) and all(map(any, zip(*close, strict=True)))
+        assert equal_bag_within(tuple(moved), tuple(gold), 0.1) is paired
+        assert equal_set_within(tuple(moved), tuple(gold), 0.1) is covered
+        found[paired] += 1
+    assert min(found.values()) > 500
+
+
+def nudged(cell: Value, chance: random.Random) -> Value:
+    return cell + chance.choice((0, 0, 0.06, -0.11)) if isinstance(cell, float) else cell
+
+
+def test_tolerance_beside_numbers_that_sqlite_cannot_hold() -> None:
+    assert equal_bag_within(((10**400, 0.1),), ((10**400, 0.1 + 1e-12),), 0.0)
+    assert not equal_bag_within(((10**400,),), ((10**400 + 1,),), 0.0)
+
+
+def test_tolerance_over_many_close_rows() -> None:
+    chance = random.Random(0)
+    one, other = (
+        tuple((0.1 + chance.random() * 1e-11, n) for n in range(30_000)) for _ in range(2)
+    )
+    assert equal_bag_within(one, other[::-1], 0.0)
+    assert equal_set_within(one, other[::-1], 0.0)
+    assert not equal_bag_within(one, ((0.2, 0), *other[1:]), 0.0)
+    chain = tuple((n / 10,) for n in range(30_000))  # one group, since each is close to the next
+    assert equal_bag_within(chain, (*chain[1:], (3_000.0,)), 0.11)
+    assert not equal_bag_within(chain, (*chain[2:], (3_000.0,), (3_000.0,)), 0.11)
+    assert equal_set_within(chain, chain[1:], 0.11)
+
+
+def test_wide_results_are_compared_by_digest() -> None:
+    gold = tuple((n, *range(1000)) for n in range(1000))
+    assert not is_wide(gold[1:])
+    assert is_wide(gold)
+    assert words(ok(*gold), ok(*gold)) == [True] * 5
+    as_floats = tuple((float(row[0]), *row[1:]) for row in gold)
+    assert words(ok(*as_floats[::-1]), ok(*gold), ordered=True) == [True, True, False, False, False]
+    assert words(ok(*gold[1:]), ok(*gold)) == [False] * 5
+    permuted = tuple(row[::-1] for row in gold)
+    assert words(ok(*permuted), ok(*gold)) == [False] * 5
+    assert words(ok(*permuted[:900]), ok(*gold[:900])) == [False] * 4 + [True]
+    nearly = ((0.001, *gold[0][1:]), *gold[1:])
+    for rows, verdict in ((1000, Verdict.DIFFERENT), (900, Verdict.EQUAL)):
+        assert judge(ok(*nearly[:rows]), ok(*gold[:rows]), tolerance=0.01) is verdict
+    with_text = tuple((str(row[0]), *row[1:]) for row in gold)
+    assert words(ok(*with_text), ok(*gold)) == [False] * 5
 
 
 def test_column_permutations_against_trying_them_all() -> None:
