@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,6 @@ class Ran:
     path: Path
     sql: str
     result: QueryResult
-    seconds: float
     expected: dict[str, Any]
     gold: GoldResult | None = None
 
@@ -75,7 +73,6 @@ class Outcomes:
     ran: list[Ran] = field(default_factory=list)
     before: dict[str, str] = field(default_factory=dict)
     """Files of the two folders and their digests."""
-    seconds: float = 0.0
     rss_growth_mb: float = 0.0
     threads_left: int = 0
     processes_growth: int = 0
@@ -140,10 +137,8 @@ def _run_all(outcomes: Outcomes) -> None:
         for step in steps:  # whatever is started once and shared is no growth
             session.run(step["sql"])
     threads, processes, rss = _threads(), _children(), _rss_mb()
-    start = time.monotonic()
     for _ in range(repeat):
         outcomes.ran = [_run_step(outcomes, step, gold) for step in steps]
-    outcomes.seconds = time.monotonic() - start
     outcomes.rss_growth_mb = _rss_mb() - rss
     gc.collect()
     outcomes.threads_left = _threads() - threads
@@ -155,14 +150,12 @@ def _run_step(outcomes: Outcomes, step: dict[str, Any], gold: GoldResult | None)
     assert not unknown, f"unknown keys of a step: {sorted(unknown)}"
     expect = step.get("expect", {})
     STEP_CHECKS.refuse_unknown_expected(expect)
-    start = time.monotonic()
     result = outcomes.session.run(step["sql"])
     ran = Ran(
         session=outcomes.session,
         path=outcomes.path,
         sql=step["sql"],
         result=result,
-        seconds=time.monotonic() - start,
         expected=expect,
         gold=gold,
     )
@@ -237,10 +230,6 @@ def _check_reward_max(ran: Ran, expected: float) -> None:
     reward = ran.breakdown().reward
     assert reward is not None
     assert reward <= expected + 1e-9
-
-
-def _check_wall(ran: Ran, expected: float) -> None:
-    assert ran.seconds <= expected
 
 
 def _check_error(ran: Ran, expected: Any) -> None:
@@ -352,10 +341,6 @@ def _check_processes(outcomes: Outcomes, expected: int) -> None:
     assert outcomes.processes_growth <= expected
 
 
-def _check_total(outcomes: Outcomes, expected: float) -> None:
-    assert outcomes.seconds <= expected
-
-
 STEP_KEYS = {
     "status": _check_status,
     "rows": _check_rows,
@@ -365,7 +350,6 @@ STEP_KEYS = {
     "parses": _check_parses,
     "reward": _check_reward,
     "reward_max": _check_reward_max,
-    "max_wall_s": _check_wall,
     "error_contains": _check_error,
     "columns": _check_columns,
 }
@@ -396,6 +380,5 @@ CHECKS = Checks(
         "max_parent_rss_growth_mb": _check_rss,
         "leftover_threads": _check_threads,
         "leftover_processes_growth": _check_processes,
-        "max_total_s": _check_total,
     },
 )

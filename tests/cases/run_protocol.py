@@ -11,7 +11,7 @@ from envbuild.episode.views import open_database
 from envbuild.records.episode import EpisodeSettings, Task, ToolCall, Turn
 from envbuild.sql.connect import open_read_only, quote_name
 from tests.cases.databases import write_database
-from tests.cases.form import Case, Checks, as_list, says
+from tests.cases.form import Case, Checks, as_list, for_each, says
 
 DEFAULTS = EpisodeSettings()
 FAILED_RESULTS = ("error_result", "format_error_result", "error", "denied", "invalid")
@@ -259,9 +259,10 @@ def _check_no_token(outcome: Outcome, expected: Any) -> None:
         assert not re.search(pattern, outcome.observations), f"{token} in {outcome.observations}"
 
 
-def _check_max_rows(outcome: Outcome, expected: int) -> None:
-    for call in outcome.calls:
-        assert call.rows <= expected, call
+def _check_max_rows(outcome: Outcome, expected: Any) -> None:
+    """An upper bound of every call, or one for each."""
+    for call, bound in zip(outcome.calls, for_each(expected, len(outcome.calls)), strict=True):
+        assert call.rows <= bound, call
 
 
 def _check_contain(outcome: Outcome, expected: Any) -> None:

@@ -1,7 +1,6 @@
 """Capability compare+reward: verdicts, F1, rewards and consensus over rows or SQL."""
 
 import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +53,6 @@ class Outcome:
     groups: list[list[float]] = field(default_factory=list)
     """Consensus of each member of each group."""
     rewards: list[float | None] = field(default_factory=list)
-    started: float = 0.0
 
     def verdict(self, number: int, rule: str, tolerance: float | None = None) -> Verdict:
         """The verdict on one prediction."""
@@ -74,14 +72,13 @@ class Outcome:
 
 def run(case: Case, folder: Path) -> None:
     """Compares what the case gives, also with the sides exchanged where it says so."""
-    started = time.monotonic()
     swap = case.input.get("swap") or case.expected.get("swap")
     for exchanged in (False, True) if swap else (False,):
         path = folder / f"case{int(exchanged)}.sqlite"
         write_database(path, case.input.get("ddl", ""))
         sides = _sides(case, path, exchanged=exchanged)
         with Session.open_file(path, limits=limits_of(case.input)) as session:
-            outcome = Outcome(case=case, path=path, session=session, started=started)
+            outcome = Outcome(case=case, path=path, session=session)
             _run(outcome, *sides)
             if exchanged:  # which of two rows lists is the gold's has changed too
                 expected = {k: v for k, v in case.expected.items() if not k.endswith("_rows")}
@@ -335,10 +332,6 @@ def _check_stored_ignored(outcome: Outcome, expected: bool) -> None:
     )
 
 
-def _check_wall(outcome: Outcome, expected: float) -> None:
-    assert time.monotonic() - outcome.started <= expected
-
-
 def _check_swap(outcome: Outcome, expected: bool) -> None:
     """Whether the sides are exchanged as well; `run` does it."""
     assert isinstance(expected, bool)
@@ -388,7 +381,6 @@ CHECKS = Checks(
         "order_matters": _check_order,
         "fk_join_share": _check_join_share,
         "ignore_stored_if_version_differs": _check_stored_ignored,
-        "max_wall_s": _check_wall,
         "swap": _check_swap,
     },
     by_pattern={r"consensus_(\d+)": _check_consensus},

@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -73,16 +72,14 @@ class Outcome:
     folder: Path
     path: Path
     session: Session
-    started: float
 
 
 def run(case: Case, folder: Path) -> None:
     """Opens the database, where the case has one, and checks."""
-    started = time.monotonic()
     path = write_database(folder / "case.sqlite", case.input.get("ddl", ""))
     with Session.open_file(path, limits=limits_of(case.input)) as session:
         CHECKS.check(
-            Outcome(case=case, folder=folder, path=path, session=session, started=started),
+            Outcome(case=case, folder=folder, path=path, session=session),
             case.expected,
         )
 
@@ -253,10 +250,6 @@ def _check_type(outcome: Outcome, expected: str) -> None:
     assert all(_has_type(value, element) for value in found), found
 
 
-def _check_wall(outcome: Outcome, expected: float) -> None:
-    assert time.monotonic() - outcome.started <= expected
-
-
 def _check_pickled(outcome: Outcome, expected: list[Any]) -> None:
     copy: Session = pickle.loads(pickle.dumps(outcome.session))
     with copy:
@@ -398,7 +391,6 @@ CHECKS = Checks(
         "rewards": _check_rewards,
         "equal": _check_equal,
         "type": _check_type,
-        "max_wall_s": _check_wall,
         "pickle_roundtrip_rows": _check_pickled,
         "fork_child_rows": _check_forked,
         "same_keys": _check_same_keys,

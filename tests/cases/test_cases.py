@@ -2,6 +2,9 @@
 
 import importlib
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,4 +45,21 @@ def test_case(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "case"
     folder.mkdir()
-    module.run(case, folder)
+    with broken_off_after(case.seconds):
+        module.run(case, folder)
+
+
+@contextmanager
+def broken_off_after(seconds: float) -> Iterator[None]:
+    """Fails the test where its body is still running after so many seconds."""
+
+    def stop(number: int, frame: object) -> None:
+        pytest.fail(f"still running after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

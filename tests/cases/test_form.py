@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases.form import ONE_OF, Case, assert_same_rows, is_note, read_cases
-from tests.cases.test_cases import CAPABILITIES, HERE
+from tests.cases.test_cases import CAPABILITIES, HERE, broken_off_after
 
 OURS = [*read_cases(HERE / "cases.jsonl"), *read_cases(HERE / "own.jsonl")]
 
@@ -78,3 +78,14 @@ def test_rows_are_compared_with_their_types() -> None:
     with pytest.raises(AssertionError):
         assert_same_rows([(1,)], [[1.0]])
     assert is_note("target4_note")
+
+
+def test_a_case_that_takes_too_long_is_broken_off() -> None:
+    """At ten times what it says, and after minutes where it says nothing."""
+    quick = {"max_wall_s": 0.5}
+    steps = {"steps": [{"sql": "SELECT 1", "expect": quick}]}
+    assert Case(id="a", capability="", input={}, expected={}).seconds == 300
+    assert Case(id="a", capability="", input=steps, expected={"max_total_s": 2}).seconds == 25
+    with pytest.raises(pytest.fail.Exception, match="still running"), broken_off_after(0.05):
+        while True:
+            pass
