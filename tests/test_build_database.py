@@ -326,6 +326,35 @@ def test_a_statement_that_inserts_past_the_largest_id_is_refused(file: Path, wor
     ]
 
 
+def test_a_default_that_changes_is_fixed(file: Path) -> None:
+    """The clock's and a random one's: the same payload gives the same bytes on another day."""
+    ddl = (
+        "CREATE TABLE t(id INT, at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, d DATE DEFAULT "
+        "(date('now', '+1 day')), r INT DEFAULT (abs(random()) + 1), b DEFAULT (randomblob(2)), "
+        "c DEFAULT 'now', y DEFAULT CURRENT_DATE);"
+    )
+    built = build(
+        file, ddl, {"t": [{"id": 1}, {"id": 2, "at": "2020-01-01"}, [3, "x", 1, 2, 3, 4, 5]]}
+    )
+    fixed = "1970-01-01 00:00:00"
+    assert read(file, "SELECT * FROM t") == [
+        (1, fixed, "1970-01-02", 1, b"\0\0", "now", "1970-01-01"),
+        (2, "2020-01-01", "1970-01-02", 1, b"\0\0", "now", "1970-01-01"),
+        (3, "x", 1, 2, 3, 4, 5),
+    ]
+    said = {
+        r.detail.partition(":")[0]: (r.index, r.detail.rpartition("; ")[2]) for r in built.rejects
+    }
+    assert {r.reason for r in built.rejects} == {"fixed_default"}
+    assert said == {
+        "at": (0, "1 cells"),
+        "d": (0, "2 cells"),
+        "r": (0, "2 cells"),
+        "b": (0, "2 cells"),
+        "y": (0, "2 cells"),
+    }
+
+
 def test_cells_that_affinity_changes_are_noted_once_a_column(file: Path) -> None:
     ddl = "CREATE TABLE t(zip INTEGER, r REAL, d DATETIME, n TEXT, a ANY);"
     zips = ["5", "-12", "007", 7, None, "+5", " 5", "1e3", "x", "1.50", "12345678901234567890"]
@@ -377,4 +406,4 @@ def test_another_dialect_keeps_defaults_generated_and_untyped_columns(file: Path
     )
     assert read(file, "SELECT a, length(b), c, d FROM t") == [(1, 19, 2, "x"), (2, 4, 3, None)]
     assert read(file, "SELECT a, n FROM v") == [("text", 5)]
-    assert {reason for _, reason in reasons(built)} == {"transpiled"}
+    assert {reason for _, reason in reasons(built)} == {"transpiled", "fixed_default"}

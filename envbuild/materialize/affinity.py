@@ -14,9 +14,11 @@ from envbuild.sql.connect import open_private
 
 _NUMBER = r"[ \t\n\v\f\r]*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[ \t\n\v\f\r]*"
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
-# between NULs: a number in text, but no plain one of at most 15 digits, which every type keeps
+# between NULs: a number in text, but no plain one of at most 15 digits, which every type keeps;
+# dates and times, which most such columns hold, are told by their first sign: ten times cheaper
 _SUSPECT = re.compile(
-    r"\0(?!-?(?:0|[1-9]\d{0,14})\0|-?(?:0|[1-9]\d{0,6})\.\d{1,8}\0)" + rf"({_NUMBER})(?=\0)",
+    r"\0(?!\d{1,4}[-/:])(?!-?(?:0|[1-9]\d{0,14})\0|-?(?:0|[1-9]\d{0,6})\.\d{1,8}\0)"
+    + rf"({_NUMBER})(?=\0)",
     re.ASCII,
 )
 _EXACT = range(-(2**53), 2**53 + 1)
@@ -46,7 +48,7 @@ def affinity_of(declared: str) -> str:
 
 
 def changed_cells(values: Sequence[Any], affinity: str) -> Changed | None:
-    """What a column of this affinity stores otherwise than given; None where it is nothing."""
+    """What a numeric column stores otherwise than given; None where it is nothing."""
     stored = dict(_stored_otherwise(_suspects(values, affinity), affinity))
     places = [i for i, value in enumerate(values) if value in stored] if stored else []
     if not places:
@@ -58,8 +60,6 @@ def changed_cells(values: Sequence[Any], affinity: str) -> Changed | None:
 def _suspects(values: Sequence[Any], affinity: str) -> set[Any]:
     kinds = set(map(type, values))
     found: set[Any] = set()
-    if affinity in ("text", "blob"):
-        return found
     if str in kinds:
         texts = values if len(kinds) == 1 else [v for v in values if type(v) is str]
         found.update(_SUSPECT.findall("\0" + "\0".join(texts) + "\0"))

@@ -7,8 +7,9 @@ from operator import itemgetter
 from typing import Any
 
 from envbuild.io.packed import RefusedCellError, UndecodableText
-from envbuild.materialize.affinity import Changed, affinity_of, changed_cells
+from envbuild.materialize.affinity import affinity_of, changed_cells
 from envbuild.materialize.cells import PLAIN_TYPES, bindable
+from envbuild.materialize.defaults import fixed_defaults
 from envbuild.materialize.payload import PayloadTable
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Row
@@ -38,8 +39,9 @@ class TableLoad:
             c.name: "blob" if table.strict and c.type.upper() == "ANY" else affinity_of(c.type)
             for c in self._loaded
         }
-        self._changed: dict[str, int] = {}
-        """Column -> place of its note about changed cells in `rejects`."""
+        self._fixed = fixed_defaults(self._loaded)
+        self._columns_noted: dict[tuple[str, str], int] = {}
+        """(reason, column) -> place of its one note in `rejects`."""
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -186,6 +188,13 @@ class TableLoad:
         positions: Sequence[int],
         as_text: Sequence[bool] = (),
     ) -> None:
+        if left := [name for name in self._fixed if name not in names]:
+            names, as_text = [*names, *left], [*as_text, *(False for _ in left)] if as_text else ()
+            cells = tuple(self._fixed[name] for name in left)
+            values = [(*row, *cells) for row in values]
+            for name, cell in zip(left, cells, strict=True):
+                said = f"{name}: {cell!r} for a default that changes"
+                self._note_column("fixed_default", name, positions[0], said, len(values))
         if self._may_run_out_of_ids(connection, names, values):
             for row, position in zip(values, positions, strict=True):
                 if _lacks_id(row, names, self._id_column) and not self._ids_left(connection):
@@ -213,9 +222,13 @@ class TableLoad:
             self.undecodable -= sum(as_text)
             self._refuse(positions[refusal.position], refusal.reason, refusal.detail)
         for place, name in enumerate(names):
+            if self._affinities[name] in ("text", "blob"):
+                continue
             column = list(map(itemgetter(place), values))
             if changed := changed_cells(column, self._affinities[name]):
-                self._note_changed(name, changed, positions[changed.position])
+                said = f"{name} ({self._affinities[name]}): {changed.given!r} is {changed.stored!r}"
+                position = positions[changed.position]
+                self._note_column("changed_by_affinity", name, position, said, changed.cells)
 
     @cached_property
     def _id_column(self) -> str | None:
@@ -240,26 +253,21 @@ class TableLoad:
         free = self._ids_left(connection)
         return free < len(values) or any(_is_near_the_largest(i, len(values)) for i in given)
 
-    def _note_changed(self, name: str, changed: Changed, position: int) -> None:
-        """One note a column: its first changed cell, and how many there are."""
-        detail = f"{name} ({self._affinities[name]}): {changed.given!r} is {changed.stored!r}"
-        place = self._changed.setdefault(name, len(self.rejects))
-        cells = changed.cells
+    def _note_column(self, reason: str, name: str, position: int, detail: str, cells: int) -> None:
+        """One note a column and reason: its first cell, and how many there are."""
+        place = self._columns_noted.setdefault((reason, name), len(self.rejects))
         if place < len(self.rejects):
             first = self.rejects.pop(place)
             detail, _, before = first.detail.rpartition("; ")
             position, cells = first.index, cells + int(before.partition(" ")[0])
-        note = f"{detail}; {cells} cells"
-        self.rejects.insert(
-            place,
-            Reject(
-                kind="cell",
-                table=self.table.name,
-                index=position,
-                reason="changed_by_affinity",
-                detail=note,
-            ),
+        note = Reject(
+            kind="cell",
+            table=self.table.name,
+            index=position,
+            reason=reason,
+            detail=f"{detail}; {cells} cells",
         )
+        self.rejects.insert(place, note)
 
     def _cell(self, value: Any, position: int, packed: bool) -> Any:
         return bindable(
