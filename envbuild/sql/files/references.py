@@ -6,12 +6,20 @@ SQLite's (`REFERENCES parent (columns) ON … MATCH … DEFERRABLE …`, or the 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from envbuild.sql.names import fold_name
-from envbuild.sql.text.tokens import COMMENT, SPACE, Kind, iter_code, unquote
+from envbuild.sql.text.tokens import (
+    COMMENT,
+    ID_CHARACTER,
+    QUOTED,
+    SPACE,
+    STRING,
+    WORD,
+    unquote,
+)
 
 BLANKS = " \t\n\f\r"
 
@@ -55,10 +63,11 @@ class _Clause(NamedTuple):
 def _find_clauses(sql: str) -> tuple[_Clause, ...]:
     if "references" not in sql.lower():
         return ()
-    return tuple(_Reading(sql).clauses())
+    return tuple(_iter_clauses(sql))
 
 
-_NAMES = (Kind.WORD, Kind.QUOTED, Kind.STRING)
+_NO_COLUMN = frozenset("(['\"`]")
+"""Another bracket, or a quote that never ends."""
 _TAILS = (
     *(
         tuple(f"on {event} {action}".split())
@@ -74,63 +83,113 @@ _TAILS = (
 """What may follow the parent's columns, the longer one first; besides MATCH and a name."""
 
 
+_MARKS = re.compile(
+    f"{COMMENT}|{STRING}|{QUOTED}|constraint(?!{ID_CHARACTER})"
+    f"|foreign(?!{ID_CHARACTER})|references(?!{ID_CHARACTER})"
+)
+"""Comments, what else may hide a word, and the words that a clause starts with: of a folded text.
+
+No groups, so that every branch starts with a literal and `re` can skip to the next one.
+"""
+_IN_WORD = re.compile(ID_CHARACTER)
+
+
+def _iter_clauses(sql: str) -> Iterator[_Clause]:
+    done = 0
+    comments: dict[int, int] = {}  # where one ends -> where it starts
+    for mark in _MARKS.finditer(fold_name(sql)):
+        start, first = mark.start(), mark[0][0]
+        if first in "-/":
+            comments[mark.end()] = start
+        if first not in "cfr" or start < done or (start and _IN_WORD.match(sql, start - 1)):
+            continue
+        found = _Reading(sql, start).clause()
+        if found is None:
+            continue
+        parent, end = found
+        lead = _lead_start(sql, start, comments)
+        left = _lead_left(sql[lead:start], _code_behind(sql, end))
+        if sql[lead] != "," and left[-1:] not in tuple(BLANKS):
+            left += _blank_before(sql, end)
+        yield _Clause(lead, end, left, parent)
+        done = end
+
+
+def _lead_start(sql: str, start: int, comments: Mapping[int, int]) -> int:
+    """Where the comma, blanks and comments before `start` begin."""
+    while start:
+        if start in comments:
+            start = comments[start]
+        elif sql[start - 1] in BLANKS:
+            start -= 1
+        else:
+            break
+    return start - (sql[start - 1 : start] == ",")
+
+
+_NEXT = re.compile(rf"(?:{SPACE}|{COMMENT})*(?:({WORD}|{STRING}|{QUOTED})|([\s\S])|\Z)")
+"""The next token: a name, any other character, or none at the end."""
+
+
 class _Reading:
-    """One statement's tokens, walked once."""
+    """The tokens from some place of a statement on, read as far as they are asked for.
 
-    def __init__(self, sql: str) -> None:
+    By one expression of its own: opening an episode waits for this.
+    """
+
+    def __init__(self, sql: str, start: int) -> None:
         self.sql = sql
-        self.code = list(iter_code(sql))
-        self.words = [sql[token.start : token.end].lower() for token in self.code]
+        self.ends = [start]
+        """Where the clause starts, then where each token ends."""
+        self.names: list[bool] = []
+        self.texts: list[str] = []
+        self.words: list[str] = []
 
-    def clauses(self) -> Iterator[_Clause]:
-        place = before = 0  # `before`: where the token in front of `place` ends
-        while place < len(self.code):
-            found = self._clause(place)
-            if found is None:
-                before = self.code[place].end
-                place += 1
-                continue
-            parent, behind = found
-            start = before
-            if place and self.words[place - 1] == ",":
-                start = self.code[place - 1].start
-            before = self.code[behind - 1].end
-            following = self.words[behind][0] if behind < len(self.code) else ""
-            lead = self.sql[start : self.code[place].start]
-            left = _lead_left(lead, following)
-            if lead[:1] != "," and left[-1:] not in tuple(BLANKS):
-                left += _blank_before(self.sql, before)
-            yield _Clause(start, before, left, parent)
-            place = behind
-
-    def _clause(self, place: int) -> tuple[str, int] | None:
-        """(parent, the place behind) of the clause that starts at `place`, if one does."""
-        if self._is(place, "constraint") and self._names(place + 1):
-            place += 2
+    def clause(self) -> tuple[str, int] | None:
+        """(parent, where it ends) of the clause that starts here, if one does."""
+        place = 0
+        if self._is(0, "constraint") and self._names(1):
+            place = 2
         if self._is(place, "foreign", "key"):
             place = self._columns(place + 2)
         if not self._is(place, "references") or not self._names(place + 1):
             return None
-        parent = self.code[place + 1]
+        parent = unquote(self.texts[place + 1])
         place = self._columns(place + 2) or place + 2
         while behind := self._tail(place):
             place = behind
-        return unquote(self.sql[parent.start : parent.end]), place
+        return parent, self.ends[place]
+
+    def _reaches(self, place: int) -> bool:
+        """Is there a token at `place`? It is read now at the latest."""
+        while len(self.words) <= place:
+            token = _NEXT.match(self.sql, self.ends[-1])
+            if token is None or token.lastindex is None:
+                return False
+            text = token[token.lastindex]
+            self.names.append(token.lastindex == 1)
+            self.texts.append(text)
+            self.words.append(text.lower())
+            self.ends.append(token.end())
+        return True
 
     def _is(self, place: int, *words: str) -> bool:
-        return self.words[place : place + len(words)] == list(words)
+        for at, word in enumerate(words, place):
+            if (at >= len(self.words) and not self._reaches(at)) or self.words[at] != word:
+                return False
+        return True
 
     def _names(self, place: int) -> bool:
-        return place < len(self.code) and self.code[place].kind in _NAMES
+        return self._reaches(place) and self.names[place]
 
     def _columns(self, place: int) -> int:
         """The place behind a bracket of names that opens at `place`; 0 where none does."""
         if not self._is(place, "("):
             return 0
-        for here in range(place + 1, len(self.code)):
-            if self.words[here] == ")":
-                return here + 1
-            if self.words[here] == "(" or self.code[here].kind is Kind.ILLEGAL:
+        while self._reaches(place := place + 1):
+            if self.words[place] == ")":
+                return place + 1
+            if self.words[place] in _NO_COLUMN:
                 break
         return 0
 
@@ -138,6 +197,8 @@ class _Reading:
         """The place behind what stands at `place` of a clause's rest; 0 where nothing does."""
         if self._is(place, "match") and self._names(place + 1):
             return place + 2
+        if not self._reaches(place) or self.words[place] not in ("on", "not", "deferrable"):
+            return 0
         return next((place + len(tail) for tail in _TAILS if self._is(place, *tail)), 0)
 
 

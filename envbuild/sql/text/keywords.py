@@ -14,8 +14,6 @@ ALWAYS = frozenset(_ALWAYS.split())
 _FRAME_WORDS = frozenset(["between", "unbounded", "current"])
 _FRAME = frozenset(["rows", "range", "groups"])
 _BOUNDS = frozenset(["preceding", "following", "unbounded", "exclude", "ties", "others"])
-BESIDE_OTHERS = _FRAME_WORDS | _FRAME | _BOUNDS | {"first", "last", "nulls", "row", "no"}
-"""Words that are keywords only beside certain others."""
 
 
 def is_keyword_here(code: list[Lexeme], place: int) -> bool:
