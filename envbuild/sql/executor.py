@@ -2,10 +2,9 @@
 
 Read-only for real: an allow-list authorizer, no second statement, VM steps before the wall clock.
 Nearly every statement runs in this process, with values of up to 4 KiB, where each function call
-ends within milliseconds. One that meets longer values is run again with all that its limits allow:
-here, watched more closely, or, where it calls functions whose single call no handler can stop
-(`instr`, LIKE, `replace`, … over a megabyte), in a process that can be killed (`running.worker`).
-Both give what the second way alone would give.
+ends within milliseconds. One that meets longer values, or functions whose single call no handler
+can stop, is run again with all that its limits allow in a process that can be killed
+(`running.worker`). Both give what the second way alone would give.
 """
 
 import os
@@ -23,14 +22,12 @@ from envbuild.sql.connect import open_image, open_read_only
 from envbuild.sql.names import fold_name
 from envbuild.sql.running.authorizer import Authorizer
 from envbuild.sql.running.lossy import lossy_rows, text_as_blobs
-from envbuild.sql.running.modes import Mode, NotHere
 from envbuild.sql.running.refusal import refuse_text
-from envbuild.sql.running.run import Run
+from envbuild.sql.running.run import NotHere, Run
 from envbuild.sql.running.virtual import connect_virtual_tables
 from envbuild.sql.running.worker import WorkerSession
 
 DEFAULT_LIMITS = Limits()
-_QUICK, _CAREFUL, _ISOLATED = Mode
 _CONNECTION_LIMITS = {
     apsw.SQLITE_LIMIT_ATTACHED: 0,
     apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
@@ -140,9 +137,8 @@ class Session:
         if self._worker is not None:
             self._worker.close()
         if self._forks == _forks:
-            if not self._lock.acquire(blocking=False):
-                self._connection.interrupt()
-                self._lock.acquire()
+            while not self._lock.acquire(timeout=0.05):
+                self._connection.interrupt()  # again, until a statement was there to hear it
             try:
                 self._connection.close()
             finally:
@@ -163,49 +159,46 @@ class Session:
         self.__init__(_open(state["origin"]), **state)  # type: ignore[misc]  # a new one, opened here
 
     def _run_anywhere(self, sql: str, limits: Limits) -> QueryResult:
-        """In the first mode that can take the statement; its clock runs through all of them."""
+        """Quickly here where that is enough; the clock runs through both ways."""
         deadline = time.monotonic() + min(_LONGEST_CLOCK, limits.seconds)
-        mode = _QUICK
         if not self.isolated:
             try:
-                return self.run_here(sql, limits, mode, deadline)
-            except NotHere as e:
-                mode = e.mode
-        if self._worker is None:
-            return self.run_here(sql, limits, _ISOLATED, deadline)
-        if mode is _CAREFUL:
-            try:
-                return self.run_here(sql, limits, mode, deadline)
+                return self.run_here(sql, limits, deadline=deadline, is_quick=True)
             except NotHere:
                 pass
+        if self._worker is None:
+            return self.run_here(sql, limits, deadline=deadline, is_quick=False)
         self._keep_what_is_gone()
         return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
 
-    def run_here(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
-        """The run in this process. Raises NotHere where the statement needs another mode."""
+    def run_here(self, sql: str, limits: Limits, *, deadline: float, is_quick: bool) -> QueryResult:
+        """The run in this process. Raises NotHere where a quick run is not enough."""
         connection, authorizer = self._connection, self._authorizer
+
+        def run() -> Run:
+            return Run(connection, limits, authorizer, deadline=deadline, is_quick=is_quick)
+
         try:
-            result = Run(connection, limits, mode, authorizer, deadline).result(sql)
+            result = run().result(sql)
             if not result.error:
                 return result
             if (authorizer.revealing and self._owns_refused(connection)) or (
                 result.outcome is Outcome.DENIED and self._connects_virtual(connection)
             ):
-                result = Run(connection, limits, mode, authorizer, deadline).result(sql)
+                result = run().result(sql)
         except UnicodeDecodeError:
-            return self._run_lossy(sql, limits, mode, deadline)
+            return self._run_lossy(sql, run())
         if result.error and isinstance(self._origin, Path):
             return _without_path(result, self._origin)
         return result
 
-    def _run_lossy(self, sql: str, limits: Limits, mode: Mode, deadline: float) -> QueryResult:
+    def _run_lossy(self, sql: str, run: Run) -> QueryResult:
         """The run of a statement whose result, or whose columns, have undecodable text."""
         connection = self.connection
         try:
             columns = _column_names(connection, sql)
         except UnicodeDecodeError:
             return QueryResult(outcome=Outcome.ERROR, error="a column's name is not valid text")
-        run = Run(connection, limits, mode, self._authorizer, deadline)
         wrapped = run.result(text_as_blobs(sql, len(columns)))
         return lossy_rows(wrapped, columns, encoding=_encoding(connection))
 

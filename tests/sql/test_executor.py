@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,6 @@ from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, Outcome, QueryResult, Rows, UndecodableText
 from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
-from envbuild.sql.running.run import _RUNNING
 from envbuild.sql.running.worker import _pool
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
@@ -185,6 +185,53 @@ def test_temporary_space_is_bounded(session: Session) -> None:
     assert session.run(some.format(2000), limits).ok
     # ends before anyone looks at the files, and is told by SQLite's own count
     assert session.run(some.format(9000), limits).error == "the query ran out of temporary space"
+
+
+LASTING = ENDLESS.replace("FROM r)", "FROM r WHERE n < 1000000)")
+"""Runs through several looks at the temporary files."""
+
+
+def test_other_files_of_the_process_are_not_counted(session: Session) -> None:
+    limits = Limits(temporary_bytes=1_000_000)
+    with tempfile.TemporaryFile() as other:
+        other.truncate(300_000_000)
+        assert session.run(LASTING, limits).rows == ((1_000_000,),)
+        other.truncate(900_000_000)
+        assert session.run(LASTING, limits).rows == ((1_000_000,),)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_another_thread_uses_is_not_counted(tmp_path: Path, own: bool) -> None:
+    """Its sorting, and the images that it opens, while the statement runs."""
+    path, limits = build(tmp_path / "shop.sqlite"), Limits(temporary_bytes=4_000_000)
+    long = LASTING.replace("max(n)", "max(n), max(length(hex(zeroblob(2100))))")
+    held: list[object] = []
+    done = threading.Event()
+
+    def use() -> None:
+        while not session._authorizer.running:
+            time.sleep(0.001)
+        other = apsw.Connection(":memory:")
+        held.append(other)
+        other.deserialize("main", path.read_bytes() + bytes(20_000_000))
+        sort = LASTING.replace("max(n)", "n, printf('%.*c', 90, 'x')") + " ORDER BY -n"
+        cursor = other.execute(sort)
+        held.append((cursor, next(cursor)))
+        done.wait()
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    session = Session(connection) if own else Session.open_file(path)
+    with session:
+        for sql, row in ((LASTING, (1_000_000,)), (long, (1_000_000, 4200))):
+            thread = threading.Thread(target=use)
+            thread.start()
+            try:
+                assert session.run(sql, limits).rows == (row,)
+            finally:
+                done.set()
+                thread.join()
+            held.clear()
+            done.clear()
 
 
 def test_caps_on_rows_and_bytes(session: Session) -> None:
@@ -402,7 +449,7 @@ def test_closing_breaks_off_what_another_thread_runs(session: Session) -> None:
     found = []
     thread = threading.Thread(target=lambda: found.append(session.run(ENDLESS)))
     thread.start()
-    while not _RUNNING:
+    while not session._authorizer.running:
         time.sleep(0.01)
     session.close()
     thread.join()

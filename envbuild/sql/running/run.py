@@ -1,8 +1,9 @@
 """One statement on one connection, within limits: what it came to, and why it stopped.
 
-`sql.executor` decides where a statement runs and with which strictness; this is the run itself.
+`sql.executor` decides where a statement runs; this is the run itself.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -12,35 +13,26 @@ import msgspec
 
 from envbuild.records.execution import Limits, Outcome, QueryResult, Row
 from envbuild.sql.running.authorizer import Authorizer
-from envbuild.sql.running.modes import Mode, NotHere
 from envbuild.sql.running.syntax import is_syntax_error
 from envbuild.sql.running.temporary import held_temporary_bytes
 
 SHORT_VALUE = 4096
-"""Bytes a value may have in the quick mode; every function call then ends within milliseconds."""
+"""Bytes a value may have in a quick run; every function call then ends within milliseconds."""
 _SHORT_BYTES = SHORT_VALUE * 3 // 2 + 8
 """Bytes of such a value as MessagePack: UTF-16 text takes up to half as much again in UTF-8."""
 CHUNK_CELLS = 16_384
 """Cells fetched between two looks at the size: at most 100 MB of short values."""
 _LAZY_STEPS = 10_000
 """VM instructions between two looks at the limits: costs up to 2 % of a long scan."""
-_CAREFUL_STEPS = 250
+_LONG_VALUE_STEPS = 250
 """The same where values may be long: an instruction may then move a megabyte."""
 _SLOW_CALLS = 64
-"""Calls of slow functions that a statement may hold in the quick mode: 2 ms each at the worst."""
-_CAREFUL_CHARACTERS = 1_000
-"""Length of a statement in the careful mode: room for some sixty calls that make a megabyte."""
+"""Calls of slow functions that a statement may hold in a quick run: 2 ms each at the worst."""
 _PREPARE_STEPS = 10_000_000
 _SECONDS_A_SCAN = 0.1
 """Time between two looks at the temporary files: half a millisecond each."""
 _encode = msgspec.msgpack.Encoder().encode
 
-
-_RUNNING: set["Run"] = set()
-"""Runs of this process that are under way, in whatever thread."""
-
-
-_QUICK, _CAREFUL, _ISOLATED = Mode  # looking a member up costs as much as a small query's step
 _OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
 _LENGTH = apsw.SQLITE_LIMIT_LENGTH
 _LONGEST = 2**31 - 1
@@ -48,24 +40,34 @@ _LONGEST = 2**31 - 1
 _NO_STATEMENT = QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
 
 
+class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs elsewhere
+    """A quick run is not enough for the statement; nothing has been decided about it."""
+
+
 class Run:
-    """One statement's use of its limits, on a connection that nobody else uses meanwhile."""
+    """One statement's use of its limits, on a connection that nobody else uses meanwhile.
+
+    A quick run takes values up to 4 KiB, so that each function call ends within milliseconds, and
+    functions that can be stopped; a full run takes everything that the limits allow.
+    """
 
     __slots__ = (
         "authorizer",
         "columns",
         "connection",
         "deadline",
+        "files_before",
+        "is_quick",
         "limits",
         "looked",
         "memory_before",
-        "mode",
         "next_scan",
         "spent",
         "statements",
         "steps_a_check",
         "steps_left",
     )
+    files_before: int | None
     memory_before: int
     next_scan: float
 
@@ -73,21 +75,22 @@ class Run:
         self,
         connection: apsw.Connection,
         limits: Limits,
-        mode: Mode,
         authorizer: Authorizer,
+        *,
         deadline: float,
+        is_quick: bool,
     ) -> None:
         """`deadline`: the `time.monotonic()` at which the wall clock is spent."""
         self.connection = connection
         self.limits = limits
-        self.mode = mode
+        self.is_quick = is_quick
         self.authorizer = authorizer
         self.deadline = deadline
         self.statements = 0
         self.columns: tuple[str, ...] = ()
         self.spent = ""
         self.looked = False
-        self.steps_a_check = _LAZY_STEPS if mode is _QUICK else _CAREFUL_STEPS
+        self.steps_a_check = _LAZY_STEPS if is_quick else _LONG_VALUE_STEPS
         self.steps_left = _PREPARE_STEPS
 
     def result(self, sql: str) -> QueryResult:
@@ -95,7 +98,7 @@ class Run:
 
         The connection is left as it was found: no handler, authorizer or limit stays behind.
         """
-        connection, authorizer, is_quick = self.connection, self.authorizer, self.mode is _QUICK
+        connection, authorizer, is_quick = self.connection, self.authorizer, self.is_quick
         authorizer.reset()
         before = connection.authorizer
         length = connection.limit(_LENGTH)
@@ -109,7 +112,7 @@ class Run:
             connection.authorizer = authorizer.check
             connection.set_progress_handler(self._look, self.steps_a_check)
             source = cursor.execute(sql, can_cache=False)
-            found = self._fetch(source) if is_quick else self._fetch_careful(source)
+            found = self._fetch(source) if is_quick else self._fetch_long(source)
             if not self.looked:
                 return found
             cursor.close(True)
@@ -125,12 +128,8 @@ class Run:
                 connection.authorizer = before
                 connection.limit(_LENGTH, length)
             finally:
-                try:
-                    connection.set_progress_handler(None)
-                    cursor.close(True)
-                finally:
-                    if self.looked:
-                        _RUNNING.discard(self)
+                connection.set_progress_handler(None)
+                cursor.close(True)
 
     def _starts(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
         """APSW's callback between preparing a statement and running it: False gives it up."""
@@ -143,27 +142,20 @@ class Run:
         self.columns = tuple([name for name, _ in description])
         self.steps_left = self.limits.vm_steps
         authorizer = self.authorizer
-        if self.mode is not _QUICK or authorizer.slow_calls or authorizer.unstoppable:
-            self._be_watchful(sql)
+        if self.is_quick and (authorizer.slow_calls or authorizer.unstoppable):
+            self._be_watchful()
         authorizer.running = True
         return True
 
-    def _be_watchful(self, sql: str) -> None:
+    def _be_watchful(self) -> None:
         """For a statement of which single steps may last. Raises NotHere where they may for long.
 
         SQLite's callback comes with jumps only: between two of them every call may run.
         """
-        if self.mode is _ISOLATED:
-            return
-        slow_calls, unstoppable = self.authorizer.slow_calls, self.authorizer.unstoppable
-        if self.mode is _CAREFUL:
-            if unstoppable or slow_calls or len(sql) > _CAREFUL_CHARACTERS:
-                raise NotHere(_ISOLATED)
-        elif unstoppable or slow_calls > _SLOW_CALLS:
-            raise NotHere(_ISOLATED)
-        else:
-            self.steps_a_check = _watchful_steps(self.limits.seconds)
-            self.connection.set_progress_handler(self._look, self.steps_a_check)
+        if self.authorizer.unstoppable or self.authorizer.slow_calls > _SLOW_CALLS:
+            raise NotHere
+        self.steps_a_check = _watchful_steps(self.limits.seconds)
+        self.connection.set_progress_handler(self._look, self.steps_a_check)
 
     def _look(self) -> bool:
         """SQLite's callback every `steps_a_check` instructions: True interrupts."""
@@ -175,25 +167,41 @@ class Run:
             self.spent = "the query ran out of its step budget"
         elif now > self.deadline:
             self.spent = "the query ran out of time"
-        elif self.mode is not _QUICK and self._share(apsw.memory_used() - self.memory_before):
+        elif not self.is_quick and self._has_filled_memory():
             self.spent = "the query ran out of memory"
         elif now > self.next_scan:
             self.next_scan = now + _SECONDS_A_SCAN
-            if self._share(held_temporary_bytes()):
+            if self._has_filled_files():
                 self.spent = "the query ran out of temporary space"
         return bool(self.spent)
 
     def _begin_watch(self, now: float) -> None:
         """A statement that ends before the first look can have used next to nothing."""
         self.looked = True
-        _RUNNING.add(self)
         self.next_scan = now + _SECONDS_A_SCAN
+        self.files_before = None
         self.memory_before = apsw.memory_used()
         self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
 
-    def _share(self, used: int) -> bool:
-        """Is this more than the running statements may use together? The counts know no owner."""
-        return used > self.limits.temporary_bytes * max(1, len(_RUNNING))
+    def _has_filled_memory(self) -> bool:
+        used = apsw.memory_used() - self.memory_before
+        return used > self.limits.temporary_bytes and _is_alone()
+
+    def _has_filled_files(self) -> bool:
+        """A bomb must not fill the disk until SQLite counts, at its end, what it spilled.
+
+        Raises NotHere where the files may be another thread's.
+        """
+        held = held_temporary_bytes()
+        if self.files_before is None:
+            self.files_before = held
+        if held - self.files_before <= self.limits.temporary_bytes:
+            return False
+        if _is_alone():
+            return True
+        if self.is_quick:
+            raise NotHere
+        return False
 
     def _spilled(self) -> QueryResult | None:
         """SQLite's own count of what was spilled, the same on every machine; kept at the end."""
@@ -217,7 +225,7 @@ class Run:
             return QueryResult(outcome=_OK, columns=columns, rows=first)
         return self._fetch_chunks(source, list(first), chunk=chunk, free=free)
 
-    def _fetch_careful(self, source: Iterator[Row]) -> QueryResult:
+    def _fetch_long(self, source: Iterator[Row]) -> QueryResult:
         """The same where a single row may be long."""
         if not self.columns:
             return _NO_STATEMENT
@@ -263,15 +271,22 @@ class Run:
             )
         if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
             return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
-        if isinstance(error, apsw.TooBigError) and self.mode is _QUICK:
-            slow = self.authorizer.slow_calls or self.authorizer.unstoppable
-            raise NotHere(_ISOLATED if slow else _CAREFUL) from None
+        if isinstance(error, apsw.TooBigError) and self.is_quick:
+            raise NotHere from None
         if isinstance(error, apsw.NoMemError):
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
         message = str(error)
         return QueryResult(
             outcome=Outcome.ERROR, error=message, parsed=not is_syntax_error(message)
         )
+
+
+def _is_alone() -> bool:
+    """Is what the process uses this statement's? SQLite and the system count for the process.
+
+    So it is in a worker; elsewhere another thread may have opened an image, or sort meanwhile.
+    """
+    return threading.active_count() == 1
 
 
 def _watchful_steps(seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""How much temporary file space the running statements hold, as the operating system sees it.
+"""How much temporary file space this process holds, as the operating system sees it.
 
 SQLite counts what a statement spilled only when it ends; a bomb must be stopped before that.
 """
@@ -10,9 +10,10 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def held_temporary_bytes() -> int:
-    """Bytes in nameless open files of SQLite's in this process; 0 where there is no /proc.
+    """Bytes in the nameless files that this process has open; 0 where there is no /proc.
 
-    Its temporary files have no name from the start, or are unlinked once they are open.
+    SQLite's temporary files have no name from the start, or are unlinked once they are open; so do
+    others of the process.
     """
     total = 0
     try:

@@ -16,7 +16,6 @@ import msgspec
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Outcome
 from envbuild.sql.executor import Session
-from envbuild.sql.running.modes import Mode
 from envbuild.sql.running.wire import Answer, Request, read_frame, write_frame
 
 KEPT_DATABASES = 16
@@ -56,7 +55,7 @@ def _answer(request: Request, databases: OrderedDict[int, Session]) -> Answer:
     signal.setitimer(signal.ITIMER_REAL, request.seconds + ALARM_SECONDS)
     try:
         deadline = time.monotonic() + request.seconds
-        result = session.run_here(request.sql, request.limits, Mode.ISOLATED, deadline)
+        result = session.run_here(request.sql, request.limits, deadline=deadline, is_quick=False)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return Answer.of(result)
