@@ -13,11 +13,15 @@ but a later line, or the journal's over the Parquet file's, stands for it. A sec
 refused while a first one writes.
 """
 
+import heapq
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 import msgspec
 
@@ -33,6 +37,8 @@ BEGUN = JOURNAL + ".configuration"
 LOCK = "journal.lock"
 VERSIONS = ("envbuild", "sqlite")
 """Keys of the configuration that stand in the Parquet file too."""
+GROUP_EPISODES, READ_EPISODES = 256, 64
+"""Episodes in memory at once as they are written and read: one may have a hundred kilobytes."""
 _DECODER = msgspec.json.Decoder(Episode)
 
 
@@ -94,16 +100,21 @@ class EpisodeJournal:
         """
         self._check_held()
         self._stream.close()
-        episodes = sorted(iter_episodes(self.folder, empty=True), key=lambda e: e.episode_id)
         made = {key: str(self.configuration[key]) for key in VERSIONS if key in self.configuration}
         schema = arrow_schema(Episode)
-        write_records(self.folder / PARQUET, episodes, schema, metadata={"format": FORMAT, **made})
-        index = EpisodesIndex(episodes=len(episodes), configuration=self.configuration)
+        count = write_records(
+            self.folder / PARQUET,
+            iter_episodes(self.folder, empty=True),
+            schema,
+            metadata={"format": FORMAT, **made},
+            group=GROUP_EPISODES,
+        )
+        index = EpisodesIndex(episodes=count, configuration=self.configuration)
         write_bytes(self.folder / INDEX, msgspec.json.format(msgspec.json.encode(index)))
         (self.folder / JOURNAL).unlink()
         (self.folder / BEGUN).unlink(missing_ok=True)
         self._lock.release()
-        return len(episodes)
+        return count
 
     def close(self) -> None:
         """Leaves the journal for a later resume, if there is anything in it."""
@@ -208,58 +219,63 @@ def read_index(folder: Path) -> EpisodesIndex:
 
 
 def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
-    """Every kept episode, sealed ones first, each once.
+    """Every kept episode, each once, in the order of episode_id; few are in memory at once.
 
     One that its server failed gives way to the same episode once that is finished. Raises
     CorpusFolderError where the folder holds none, unless `empty` allows that.
     """
     folder = Path(folder)
-    sealed, journal = folder / PARQUET, folder / JOURNAL
-    try:  # before the Parquet file is looked for: a rollout that ends now drops it last
-        lines = journal.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        lines = []
-    except NotADirectoryError:
-        lines = []
-    if not lines and not empty:
-        check_episodes(folder)
-    chosen = _choose_lines(lines)
-    if sealed.exists():
-        for episode in iter_records(sealed, Episode):
-            at = chosen.get(episode.episode_id)
-            if episode.ended_by is EndedBy.SERVER_ERROR and at is not None:
-                continue
-            chosen.pop(episode.episode_id, None)
-            yield episode
-    for at in sorted(chosen.values()):
-        yield _DECODER.decode(lines[at])
+    with ExitStack() as stack:
+        journal = None
+        with suppress(FileNotFoundError, NotADirectoryError):
+            # before the Parquet file is looked for: a rollout that ends now drops the journal last
+            journal = stack.enter_context((folder / JOURNAL).open("rb"))
+        places = _choose_lines(journal) if journal else {}
+        if not places and not empty:
+            check_episodes(folder)
+        sources: list[Iterator[Episode]] = []
+        if (folder / PARQUET).exists():
+            sources.append(iter_records(folder / PARQUET, Episode, held=READ_EPISODES))
+        if journal:
+            sources.append(_read_lines(journal, [places[key] for key in sorted(places)]))
+        by_id = attrgetter("episode_id")
+        for _, same in groupby(heapq.merge(*sources, key=by_id), key=by_id):
+            first, *later = same  # the sealed one, and the journal's
+            failed = first.ended_by is EndedBy.SERVER_ERROR
+            yield later[-1] if failed and later else first
 
 
-def _choose_lines(lines: list[bytes]) -> dict[str, int]:
-    """The line of each journalled episode: the first finished one, else the last.
+def _choose_lines(journal: BinaryIO) -> dict[str, int]:
+    """episode_id -> where its line starts: the first finished one, else the last.
 
-    A line that a kill tore before the rollout resumed is none.
+    A line that a kill tore before the rollout resumed is none, nor is the one being written.
     """
     chosen: dict[str, int] = {}
     finished: set[str] = set()
-    for at, line in enumerate(lines):
+    start = end = 0
+    for line in journal:
+        start, end = end, end + len(line)
         try:
-            read = _DECODER.decode(line)
+            read = _DECODER.decode(line) if line.endswith(b"\n") else None
         except msgspec.MsgspecError:
             continue
-        if read.episode_id not in finished:
-            chosen[read.episode_id] = at
+        if read is not None and read.episode_id not in finished:
+            chosen[read.episode_id] = start
             if read.ended_by is not EndedBy.SERVER_ERROR:
                 finished.add(read.episode_id)
     return chosen
+
+
+def _read_lines(journal: BinaryIO, places: list[int]) -> Iterator[Episode]:
+    for place in places:
+        journal.seek(place)
+        yield _DECODER.decode(journal.readline())
 
 
 def _drop_torn_line(journal: Path) -> None:
     """Cuts what a kill left after the last whole line, so that the next line starts clean."""
     if not journal.exists():
         return
-    content = journal.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        with journal.open("r+b") as stream:
-            stream.truncate(whole)
+    with journal.open("r+b") as stream:
+        whole = sum(len(line) for line in stream if line.endswith(b"\n"))
+        stream.truncate(whole)

@@ -101,14 +101,14 @@ def read_records(path: Path, record: type[R]) -> list[R]:
     return list(iter_records(path, record))
 
 
-def iter_records(path: Path, record: type[R]) -> Iterator[R]:
-    """The rows of a Parquet file as records, a row group at a time.
+def iter_records(path: Path, record: type[R], *, held: int = READ_ROWS) -> Iterator[R]:
+    """The rows of a Parquet file as records, of which at most `held` are in memory.
 
     Columns the record does not know are ignored; a file that is missing, damaged, or holds other
     records raises CorpusFolderError.
     """
     file = open_parquet(path)
-    batches = file.iter_batches(columns=columns_known(file, record), batch_size=READ_ROWS)
+    batches = file.iter_batches(columns=columns_known(file, record), batch_size=held)
     while True:
         try:
             batch = next(batches, None)

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError, StateError
@@ -174,3 +175,37 @@ def test_a_folder_that_goes_while_it_is_written_is_said(tmp_path: Path, replaced
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusFolderError, match="no episodes in"):
         list(iter_episodes(tmp_path))
+
+
+def test_a_journal_of_any_length_is_read_and_sealed_in_bounded_memory(tmp_path: Path) -> None:
+    """160 MB of episodes: reading and sealing them takes a small part of that."""
+    with (tmp_path / JOURNAL).open("wb") as stream:
+        for number in range(3200):
+            key = f"r{number * 7919 % 3200}/0"
+            stream.write(msgspec.json.encode(episode(key, text=f"{number:05}" * 10_000)) + b"\n")
+    program = (
+        "import resource; from pathlib import Path;"
+        "from tests.io.test_episodes import CONFIGURATION;"
+        "from envbuild.io.episodes import EpisodeJournal, iter_episodes;"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024;"
+        f"folder = Path({str(tmp_path)!r}); before = peak();"
+        "j = EpisodeJournal(folder, configuration=CONFIGURATION); j.seal();"
+        "ids = [e.episode_id for e in iter_episodes(folder)];"
+        "assert ids == sorted(ids) and len(set(ids)) == 3200;"
+        "print(peak() - before)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert float(found.stdout) < 300, f"{found.stdout} MiB"
+
+
+def test_the_journal_is_read_in_the_order_of_ids_whatever_its_own(tmp_path: Path) -> None:
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        journal.add(episode("b/0"))
+        journal.seal()
+    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
+        for key in ("c/0", "a/0", "b/0"):
+            journal.add(episode(key, text="later"))
+    read = list(iter_episodes(tmp_path))
+    assert [e.episode_id for e in read] == ["a/0", "b/0", "c/0"]
+    assert read[1] == episode("b/0"), "a sealed one that is finished stands"
