@@ -17,9 +17,7 @@ from envbuild.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from envbuild.records.evaluation import Evaluation, Share
-
-DEFAULT_ROWS = 300
+    from envbuild.records.evaluation import Behaviour, Evaluation, Share
 
 
 def register(app: typer.Typer) -> None:
@@ -51,9 +49,10 @@ def evaluate(
         typer.Option("--manifest", help="Of the episodes; default: the one they were made with."),
     ] = None,
     rows: Annotated[
-        int, typer.Option("--rows", min=1, help="Seeded sample of this many questions.")
-    ] = DEFAULT_ROWS,
-    every: Annotated[bool, typer.Option("--all", help="Every question, no sample.")] = False,
+        int | None,
+        typer.Option("--rows", min=1, help="A seeded sample of this many; default: every one."),
+    ] = None,
+    _every: Annotated[bool, typer.Option("--all", hidden=True, help="The default.")] = False,
     rerun_golds: RerunGoldsOption = False,
     seed: SeedOption = 0,
     out: Annotated[
@@ -79,15 +78,14 @@ def evaluate(
     from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
     from envbuild.io.files import write_text
 
-    count = None if every else rows
     if predictions is not None:
         run = evaluate_predictions(
-            source, predictions, benchmark=benchmark, keys=keys, rows=count, seed=seed
+            source, predictions, benchmark=benchmark, keys=keys, rows=rows, seed=seed
         )
         folder = out
     else:
         run = evaluate_episodes(
-            source, manifest=manifest, rows=count, seed=seed, rerun_golds=rerun_golds
+            source, manifest=manifest, rows=rows, seed=seed, rerun_golds=rerun_golds
         )
         folder = out or source
     for sentence in run.warnings:
@@ -149,21 +147,23 @@ def _print(evaluation: "Evaluation") -> None:
             right=range(1, 1 + len(evaluation.rules)),
         )
     if (acted := evaluation.behaviour) is not None:
-        opened = acted.opened_all_gold_tables
+        shares = (
+            ("submitted", "submit_rate"),
+            ("SQL that executes", "executable_sql"),
+            ("identical repeats among calls", "wasted_calls"),
+            ("truncated completions", "truncated"),
+            ("fell back to the last working query", "fallback_rate"),
+            ("opened every gold table", "opened_all_gold_tables"),
+        )
         print_table(
-            ("behaviour", "value"),
+            ("behaviour", "value", "95 %"),
             [
-                ("submitted", f"{acted.submit_rate:.1%}"),
-                ("SQL that executes", f"{acted.executable_sql:.1%}"),
-                ("turns an episode", f"{acted.mean_turns:.2f}"),
-                ("tool calls an episode", f"{acted.mean_tool_calls:.2f}"),
-                ("identical repeats among calls", f"{acted.wasted_calls:.1%}"),
-                ("truncated completions", f"{acted.truncated:.1%}"),
-                ("fell back to the last working query", f"{acted.fallback_rate:.1%}"),
-                ("opened every gold table", "-" if opened is None else f"{opened:.1%}"),
-                *((f"ended by {k}", v) for k, v in acted.ended_by.items()),
+                *((said, *_share(acted, field)) for said, field in shares),
+                ("turns an episode", f"{acted.mean_turns:.2f}", ""),
+                ("tool calls an episode", f"{acted.mean_tool_calls:.2f}", ""),
+                *((f"ended by {k}", v, "") for k, v in acted.ended_by.items()),
             ],
-            right=(1,),
+            right=(1, 2),
         )
     if evaluation.literals:
         print_table(
@@ -202,4 +202,14 @@ def _percent(share: "Share") -> str:
 
 
 def _range(share: "Share") -> str:
-    return f"{100 * share.low:.1f}-{share.high:.1%}" if share.total else "-"
+    return _ends(share.low, share.high) if share.total else "-"
+
+
+def _share(behaviour: "Behaviour", field: str) -> tuple[str, str]:
+    """A share of behaviour and its interval."""
+    value, interval = getattr(behaviour, field), behaviour.intervals.get(field)
+    return "-" if value is None else f"{value:.1%}", _ends(*interval) if interval else "-"
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{100 * low:.1f}-{high:.1%}"

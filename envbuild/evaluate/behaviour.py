@@ -1,10 +1,11 @@
 """How a policy acted, from its episodes alone: nothing is run again here."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from envbuild.evaluate.scores import share_of
 from envbuild.records.episode import EndedBy, Episode, ToolCall
 from envbuild.records.evaluation import Behaviour
 from envbuild.records.execution import Outcome
@@ -12,43 +13,71 @@ from envbuild.records.execution import Outcome
 RAN = frozenset((Outcome.OK.value, Outcome.TRUNCATED.value))
 """Outcomes of SQL that executes; a truncated result ran, it is only longer than its cap."""
 
+SHARES = (
+    *("submit_rate", "executable_sql", "truncated", "fallback_rate", "wasted_calls"),
+    "opened_all_gold_tables",
+)
+"""Fields of a `Behaviour` that are shares."""
+
 LAST_WORKING = "last_working_query"
 """The `Episode.answer_source` of a fallback."""
 
 
 def describe_behaviour(
     episodes: Sequence[Episode],
-    opened_all: Iterable[bool | None] = (),
+    opened_all: Sequence[bool | None] | None = None,
     outcomes: Sequence[str] | None = None,
+    questions: Sequence[Hashable] | None = None,
 ) -> Behaviour:
     """Rates and means over episodes; shares of nothing are 0.
 
     Episodes that their server failed are in `ended_by` alone: what they came to is nobody's doing.
     `opened_all`: per episode whether it opened every gold table (`exploration.opened_all`).
     `outcomes`: per episode the `Outcome` of its answer, empty without one: an episode runs no
-    answer of its own, whoever judged it did.
+    answer of its own, whoever judged it did. `questions`: per episode the question it is to, the
+    unit of the intervals; without them its row.
     """
-    answers = [
-        outcome
-        for episode, outcome in zip(episodes, outcomes or [""] * len(episodes), strict=True)
-        if outcome and not fell_back(episode)  # that query is among the calls already
-    ]
-    ended_by = dict(sorted(Counter(e.ended_by.value for e in episodes).items()))
-    episodes = [e for e in episodes if e.ended_by is not EndedBy.SERVER_ERROR]
-    calls = [call for episode in episodes for call in iter_calls(episode)]
-    queries = [call.outcome for call in calls if call.sql and call.outcome]
-    known = [value for value in opened_all if value is not None]
+    told = zip(
+        episodes,
+        opened_all or [None] * len(episodes),
+        outcomes or [""] * len(episodes),
+        questions or [episode.row_id for episode in episodes],
+        strict=True,
+    )
+    shares: dict[str, list[tuple[Hashable, bool]]] = {name: [] for name in SHARES}
+    played = []
+    for episode, opened, outcome, question in told:
+        if episode.ended_by is EndedBy.SERVER_ERROR:
+            continue
+        played.append(episode)
+        calls = list(iter_calls(episode))
+        ran = [call.outcome for call in calls if call.sql and call.outcome]
+        if outcome and not fell_back(episode):  # that query is among the calls already
+            ran.append(outcome)
+        wasted = count_wasted(episode)
+        for name, values in (
+            ("submit_rate", [episode.ended_by is EndedBy.SUBMIT_SQL]),
+            ("executable_sql", [one in RAN for one in ran]),
+            ("truncated", [any(turn.truncated for turn in episode.turns)]),
+            ("fallback_rate", [fell_back(episode)]),
+            ("wasted_calls", [place < wasted for place in range(len(calls))]),
+            ("opened_all_gold_tables", [] if opened is None else [opened]),
+        ):
+            shares[name] += [(question, value) for value in values]
+    found = {name: share_of(values) for name, values in shares.items()}
+    value = {name: share.value or 0.0 for name, share in found.items()}
     return Behaviour(
-        episodes=len(episodes),
-        submit_rate=_share(e.ended_by is EndedBy.SUBMIT_SQL for e in episodes),
-        executable_sql=_share(outcome in RAN for outcome in (*queries, *answers)),
-        mean_turns=_mean(len(e.turns) for e in episodes),
-        mean_tool_calls=_mean(sum(1 for _ in iter_calls(e)) for e in episodes),
-        truncated=_share(any(turn.truncated for turn in e.turns) for e in episodes),
-        fallback_rate=_share(map(fell_back, episodes)),
-        wasted_calls=sum(map(count_wasted, episodes)) / len(calls) if calls else 0.0,
-        ended_by=ended_by,
-        opened_all_gold_tables=_share(known) if known else None,
+        episodes=len(played),
+        submit_rate=value["submit_rate"],
+        executable_sql=value["executable_sql"],
+        mean_turns=_mean(len(e.turns) for e in played),
+        mean_tool_calls=_mean(sum(1 for _ in iter_calls(e)) for e in played),
+        truncated=value["truncated"],
+        fallback_rate=value["fallback_rate"],
+        wasted_calls=value["wasted_calls"],
+        ended_by=dict(sorted(Counter(e.ended_by.value for e in episodes).items())),
+        opened_all_gold_tables=found["opened_all_gold_tables"].value,
+        intervals={name: (s.low, s.high) for name, s in found.items() if s.total},
     )
 
 
@@ -91,10 +120,6 @@ def _canonical(arguments: str) -> str:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted").decode()
     except (msgspec.MsgspecError, RecursionError):
         return arguments
-
-
-def _share(values: Iterable[bool]) -> float:
-    return _mean(float(value) for value in values)
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -24,6 +24,8 @@ from envbuild.records.evaluation import Comparison, QuestionVerdict
 from envbuild.records.verdict import Verdict
 
 VERDICTS_FILE = "evaluation.parquet"
+Key = tuple[str, str]
+"""A question's corpus and id."""
 RULES: dict[str, Callable[[QuestionVerdict], bool | None]] = {
     "official": lambda verdict: verdict.official_correct,
     "strict": lambda verdict: verdict.strict_correct,
@@ -36,10 +38,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One policy's runs on one set of questions."""
 
     name: str
-    runs: tuple[dict[str, float], ...]
-    """Per run: question_id -> share of its candidates that are right; the unscored are absent."""
-    databases: dict[str, str]
-    """question_id -> db_id, for clustering."""
+    runs: tuple[dict[Key, float], ...]
+    """Per run: question -> share of its candidates that are right; the unscored are absent."""
+    databases: dict[Key, str]
+    """Question -> db_id, for clustering."""
     rules: tuple[str, ...] = ()
     """Verdict rules its answers were judged by."""
 
@@ -56,12 +58,12 @@ def read_side(text: str, *, rule: str = "official") -> Side:
     paths = [Path(part) for part in text.split(",") if part]
     if not paths:
         raise UsageError("a side of a comparison needs at least one folder")
-    databases: dict[str, str] = {}
-    runs: list[dict[str, float]] = []
+    databases: dict[Key, str] = {}
+    runs: list[dict[Key, float]] = []
     rules: set[str] = set()
     for path in paths:
         verdicts = list(iter_records(_verdicts_file(path), QuestionVerdict))
-        databases.update((_key(v), f"{v.corpus}/{v.db_id}") for v in verdicts)
+        databases.update((v.key, f"{v.corpus}/{v.db_id}") for v in verdicts)
         rules.update(v.official_name if rule == "official" else f"{rule}@1" for v in verdicts)
         runs.append(_means(verdicts, rule=rule))
         if rule == "hidden" and not runs[-1]:
@@ -155,23 +157,19 @@ def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
     )
 
 
-def _over_runs(side: Side) -> dict[str, float]:
-    """question_id -> mean over the runs; only questions that every run scored."""
+def _over_runs(side: Side) -> dict[Key, float]:
+    """Question -> mean over the runs; only questions that every run scored."""
     shared = set.intersection(*(set(run) for run in side.runs))
     return {key: sum(run[key] for run in side.runs) / len(side.runs) for key in shared}
 
 
-def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[str, float]:
-    candidates: dict[str, list[bool]] = defaultdict(list)
+def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[Key, float]:
+    candidates: dict[Key, list[bool]] = defaultdict(list)
     for verdict in verdicts:
         correct = RULES[rule](verdict)
         if correct is not None:
-            candidates[_key(verdict)].append(correct)
+            candidates[verdict.key].append(correct)
     return {key: sum(values) / len(values) for key, values in candidates.items()}
-
-
-def _key(verdict: QuestionVerdict) -> str:
-    return f"{verdict.corpus}/{verdict.question_id}" if verdict.corpus else verdict.question_id
 
 
 def _verdicts_file(path: Path) -> Path:

@@ -35,7 +35,7 @@ def evaluate_answers(
     return Evaluation(
         name=name,
         policy=next((v.policy for v in verdicts if v.policy), ""),
-        questions=len({(v.corpus, v.question_id) for v in verdicts}),
+        questions=len({v.key for v in verdicts}),
         said=said,
         official_name=verdicts[0].official_name if verdicts else "official@1",
         scores=(score_all(verdicts), *(score for _, score in iter_groups(verdicts))),
@@ -45,6 +45,7 @@ def evaluate_answers(
                 episodes,
                 [one.opened_all for one in judged],
                 [one.verdict.outcome for one in judged],
+                [one.verdict.key for one in judged],
             )
             if episodes
             else None
@@ -96,8 +97,8 @@ def build_rung(name: str, judged: Sequence[JudgedEpisode]) -> Rung:
     return Rung(
         name=name,
         tables=sum(v.tables for v in verdicts) / len(verdicts) if verdicts else 0.0,
-        official=share_of(v.official_correct for v in verdicts),
-        strict=share_of(v.strict_correct for v in verdicts),
+        official=share_of((v.key, v.official_correct) for v in verdicts),
+        strict=share_of((v.key, v.strict_correct) for v in verdicts),
         unscored=sum(v.official_correct is None for v in verdicts),
         coverage=sum(opened) / len(opened) if opened else None,
     )
@@ -122,7 +123,8 @@ def iter_metrics(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One flat record a metric, for a JSON-lines log.
 
     Keys: `evaluation`, `metric`, `by` and `group` (`bucket` and `short`; empty and `all`), `value`;
-    shares have `low`, `high` (Wilson 95 %) and `n` too. What was not measured has no line.
+    shares have `low` and `high` (95 %, by question), those of EX `n` too. What was not measured has
+    no line.
     """
 
     def line(metric: str, value: object, **more: object) -> dict[str, object]:
@@ -141,6 +143,7 @@ def iter_metrics(evaluation: Evaluation) -> Iterator[dict[str, object]]:
                 yield line(f"ex/{rule}", share.value, **of, **interval)
         yield line("unscored", score.unscored, **of)
     behaviour = msgspec.to_builtins(evaluation.behaviour) if evaluation.behaviour else {}
+    intervals = {f"behaviour/{key}": ends for key, ends in behaviour.get("intervals", {}).items()}
     for prefix, values in (
         ("behaviour", behaviour),
         ("ended_by", behaviour.get("ended_by", {})),
@@ -149,4 +152,6 @@ def iter_metrics(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     ):
         for key, value in values.items():
             if isinstance(value, int | float):
-                yield line(f"{prefix}/{key}", value)
+                low, high = intervals.get(f"{prefix}/{key}", (None, None))
+                ends = {} if low is None else {"low": low, "high": high}
+                yield line(f"{prefix}/{key}", value, **ends)

@@ -36,10 +36,7 @@ from envbuild.sql.verdicts import VERDICTS
 
 WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"
 
-DEPENDENT = (
-    "; intervals take all episodes for independent questions: several episodes or phrasings of one "
-    "question are not, so the intervals are too narrow (compare takes the question as the unit)"
-)
+BY_QUESTION = "; intervals take the question as the unit, not its episodes or phrasings"
 
 
 class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +74,7 @@ def evaluate_episodes(
         name=folder.resolve().name,
         said=f"{counted(len(kept), 'episode')} of {counted(len(chosen), 'row')}"
         + _sampled(rows, episodes, chosen)
-        + (DEPENDENT if len(kept) > len({_question(one) for one in judged}) else ""),
+        + (BY_QUESTION if len(kept) > len({verdict.key for verdict in verdicts}) else ""),
         episodes=kept,
         judged=judged,
     )
@@ -164,11 +161,11 @@ def evaluate_ladder(rungs: Sequence[tuple[str, Path]], *, rerun_golds: bool = Fa
     Raises UsageError where the folders share no question, and as `evaluate_episodes` does.
     """
     judged = [(name, _judge_folder(folder, rerun_golds)) for name, folder in rungs]
-    shared = set.intersection(*({_question(one) for one in found} for _, found in judged))
+    shared = set.intersection(*({one.verdict.key for one in found} for _, found in judged))
     if not shared:
         raise UsageError("these episodes folders share no question: roll out the same rows on each")
     return [
-        build_rung(name, [one for one in found if _question(one) in shared])
+        build_rung(name, [one for one in found if one.verdict.key in shared])
         for name, found in judged
     ]
 
@@ -236,10 +233,6 @@ def _judge(
                 store.session(variant, judging.database_path(row))
             ),
         )
-
-
-def _question(judged: JudgedEpisode) -> tuple[str, str]:
-    return judged.verdict.corpus, judged.verdict.question_id
 
 
 def _sampled(rows: int | None, episodes: Sequence[Episode], chosen: set[str]) -> str:

@@ -2,10 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from envbuild.corpora.spellings import one_spelling
-from envbuild.evaluate.statistics import wilson_interval
+from envbuild.evaluate.statistics import clustered_interval
 from envbuild.records.evaluation import QuestionVerdict, Score, Share
 from envbuild.records.verdict import Verdict
 
@@ -40,22 +40,26 @@ def score_by(
 
 def score_group(name: str, verdicts: Sequence[QuestionVerdict], *, by: str = "") -> Score:
     """EX over one group."""
-    hidden = [v.hidden == Verdict.EQUAL for v in verdicts if v.hidden]
+    hidden = [(v.key, v.hidden == Verdict.EQUAL) for v in verdicts if v.hidden]
     return Score(
         name=name,
         by=by,
-        official=share_of([v.official_correct for v in verdicts]),
-        strict=share_of([v.strict_correct for v in verdicts]),
+        official=share_of((v.key, v.official_correct) for v in verdicts),
+        strict=share_of((v.key, v.strict_correct) for v in verdicts),
         unscored=sum(v.official_correct is None for v in verdicts),
         hidden=share_of(hidden) if hidden else None,
     )
 
 
-def share_of(correct: Iterable[bool | None]) -> Share:
-    """The share of True among what was scored, with its Wilson 95 % interval."""
-    scored = [value for value in correct if value is not None]
-    interval = wilson_interval(sum(scored), len(scored))
-    return Share(correct=sum(scored), total=len(scored), low=interval.low, high=interval.high)
+def share_of(answers: Iterable[tuple[Hashable, bool | None]]) -> Share:
+    """The share of True among what was scored, with its 95 % interval.
+
+    Each answer comes with the question it is to: the unit of the interval.
+    """
+    scored = [(question, value) for question, value in answers if value is not None]
+    correct = [value for _, value in scored]
+    interval = clustered_interval(correct, [question for question, _ in scored])
+    return Share(correct=sum(correct), total=len(scored), low=interval.low, high=interval.high)
 
 
 def size_group(verdict: QuestionVerdict) -> str:

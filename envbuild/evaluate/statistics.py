@@ -2,7 +2,8 @@
 
 The question is the unit throughout: several seeds of one policy are averaged per question first.
 Exact McNemar: McNemar 1947, two-sided binomial on the discordant pairs. Interval for one share:
-Wilson 1927. Family-wise: Holm 1979; false discovery rate: Benjamini and Hochberg 1995.
+Wilson 1927, with a design effect where a question was answered several times. Family-wise: Holm
+1979; false discovery rate: Benjamini and Hochberg 1995.
 """
 
 from collections.abc import Hashable, Sequence
@@ -44,12 +45,42 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     """Half-width of the 95 % range of (run i - run j): smaller deltas are noise."""
 
 
-def wilson_interval(correct: int, total: int, *, confidence: float = 0.95) -> Interval:
-    """The Wilson score interval of correct/total; [0, 1] when nothing was scored."""
+def wilson_interval(correct: float, total: float, *, confidence: float = 0.95) -> Interval:
+    """The Wilson score interval of correct/total; [0, 1] when nothing was scored.
+
+    Counts need not be whole: `clustered_interval` gives effective ones.
+    """
     if not total:
         return Interval(low=0.0, high=1.0)
-    found = stats.binomtest(correct, total).proportion_ci(confidence, method="wilson")
-    return Interval(low=float(found.low), high=float(found.high))
+    z, share = float(stats.norm.ppf((1 + confidence) / 2)), correct / total
+    centre = share + z * z / (2 * total)
+    half = z * (share * (1 - share) / total + z * z / (4 * total**2)) ** 0.5
+    low, high = ((centre + side * half) / (1 + z * z / total) for side in (-1, 1))
+    return Interval(low=low if correct > 0 else 0.0, high=high if correct < total else 1.0)
+
+
+def clustered_interval(
+    correct: Sequence[bool], clusters: Sequence[Hashable], *, confidence: float = 0.95
+) -> Interval:
+    """The Wilson interval of a share over cases in clusters, such as episodes by question.
+
+    Cases of one cluster are not independent, so their number is divided by the design effect: the
+    variance of the share with whole clusters as the unit, over that of as many independent cases
+    (Korn and Graubard 1998). Where that variance is 0, the clusters themselves are counted, by
+    their sizes (Kish 1965). Clusters of one case each give the plain interval.
+    """
+    values = np.asarray(correct, dtype=float)
+    sums, sizes = _cluster_sums(values, clusters)
+    total = len(values)
+    if total == len(sums):
+        return wilson_interval(sum(correct), total, confidence=confidence)
+    share = float(values.mean())
+    variance = float(((sums - share * sizes) ** 2).sum()) / total**2
+    if variance > 1e-12:
+        effective = min(total, share * (1 - share) / variance)
+    else:
+        effective = total**2 / float((sizes**2).sum())
+    return wilson_interval(share * effective, effective, confidence=confidence)
 
 
 def count_discordant(first: Sequence[bool], second: Sequence[bool]) -> Discordant:
@@ -188,9 +219,9 @@ def _cluster_sums(
     if clusters is None:
         return delta, np.ones(len(delta))
     if len(clusters) != len(delta):
-        raise UsageError(f"{len(clusters)} cluster labels for {len(delta)} questions")
+        raise UsageError(f"{len(clusters)} cluster labels for {len(delta)} cases")
     positions = {label: i for i, label in enumerate(dict.fromkeys(clusters))}
-    index = np.asarray([positions[label] for label in clusters])
+    index = np.asarray([positions[label] for label in clusters], dtype=np.int64)
     sums = np.bincount(index, weights=delta).astype(np.float64)
     return sums, np.bincount(index).astype(np.float64)
 

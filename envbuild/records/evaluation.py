@@ -52,9 +52,18 @@ class QuestionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     gold_tables_shown: int = 0
     """Of those, how many the view holds."""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The question, whatever its phrasing and however often it was answered."""
+        return self.corpus, self.question_id
+
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """A share with its Wilson 95 % interval."""
+    """A share with its Wilson 95 % interval, whose unit is the question.
+
+    Several answers to one question count as one where they agree
+    (`statistics.clustered_interval`).
+    """
 
     correct: int
     total: int
@@ -100,6 +109,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     ended_by: dict[str, int]
     opened_all_gold_tables: float | None = None
     """Share of episodes that opened every gold table; None where gold tables are not known."""
+    intervals: dict[str, tuple[float, float]] = {}
+    """Field -> 95 % interval of its share, whose unit is the question."""
 
 
 class LiteralUse(msgspec.Struct, frozen=True, kw_only=True):

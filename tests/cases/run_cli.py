@@ -234,7 +234,7 @@ def _evaluate(outcome: Outcome) -> None:
     journal.seal()
     _cli(
         outcome,
-        *("evaluate", str(episodes), "--manifest", str(manifest.root), "--all", "--json"),
+        *("evaluate", str(episodes), "--manifest", str(manifest.root), "--json"),
     )
 
 

@@ -105,7 +105,7 @@ def test_answers_that_no_call_ran_count_among_sql_that_executes(
         "last_working_query",
     ]
     assert run.evaluation.behaviour is not None
-    assert run.evaluation.said.startswith("4 episodes of 1 row; intervals take all episodes")
+    assert run.evaluation.said.startswith("4 episodes of 1 row; intervals take the question")
     assert run.evaluation.behaviour.executable_sql == 0.75  # the fallback's query counts once
 
 
@@ -206,6 +206,22 @@ def test_a_fallback_is_one_whatever_ended_the_episode() -> None:
         ended(EndedBy.SUBMIT_SQL, "submit_sql"),
     ]
     assert describe_behaviour(episodes).fallback_rate == 0.5
+
+
+def test_intervals_of_behaviour_take_the_question_as_the_unit() -> None:
+    def played(row: int, candidate: int) -> Episode:
+        how = EndedBy.SUBMIT_SQL if row < 24 else EndedBy.NO_ANSWER
+        return Episode(episode_id=f"{row}/{candidate}", row_id=str(row), ended_by=how)
+
+    once = describe_behaviour([played(row, 0) for row in range(40)])
+    often = describe_behaviour([played(row, n) for row in range(40) for n in range(8)])
+    assert once.submit_rate == often.submit_rate == 0.6
+    assert once.intervals["submit_rate"] == pytest.approx(often.intervals["submit_rate"])
+    phrasings = [played(row, 0) for row in range(40)]
+    of_two = describe_behaviour(phrasings, questions=[row // 20 for row in range(40)])
+    low, high = of_two.intervals["submit_rate"]
+    assert high - low > 0.7, "two questions"
+    assert "executable_sql" not in once.intervals, "no SQL was run"
 
 
 def test_a_refused_submission_made_again_is_no_waste() -> None:

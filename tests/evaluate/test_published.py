@@ -83,7 +83,7 @@ def test_the_page_holds_its_data_whatever_the_strings(run: EvaluationRun) -> Non
 
 def test_the_command_shows_the_matrix_at_80_columns() -> None:
     predictions = str(shared_data("predictions", "spider_dev_supersql.jsonl"))
-    arguments = ["evaluate", "--predictions", predictions, str(shared_data("spider")), "--all"]
+    arguments = ["evaluate", "--predictions", predictions, str(shared_data("spider"))]
     shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert "rule not official not bag not ordered not strict not testsuite" in lines
@@ -101,7 +101,6 @@ def test_the_command_says_what_it_read() -> None:
             str(predictions),
             "--benchmark",
             "spider",
-            "--all",
             "--json",
             str(shared_data("spider")),
         ],

@@ -8,6 +8,7 @@ from envbuild.errors import UsageError
 from envbuild.evaluate.statistics import (
     Discordant,
     benjamini_hochberg,
+    clustered_interval,
     count_discordant,
     holm,
     mcnemar_exact,
@@ -61,6 +62,30 @@ def test_wilson_by_hand() -> None:
     found = wilson_interval(118, 300)
     assert (found.low, found.high) == pytest.approx((centre - half, centre + half))
     assert (wilson_interval(0, 0).low, wilson_interval(0, 0).high) == (0, 1)
+
+
+def test_equal_answers_to_one_question_count_as_one() -> None:
+    single = [question < 24 for question in range(40)]
+    eight = [question < 24 for question in range(40) for _ in range(8)]
+    questions = [question for question in range(40) for _ in range(8)]
+    of_forty = wilson_interval(24, 40)
+    assert clustered_interval(single, range(40)) == of_forty
+    found = clustered_interval(eight, questions)
+    assert (found.low, found.high) == pytest.approx((of_forty.low, of_forty.high))
+    for right in ([True] * 320, [False] * 320):  # no variance at all: the questions count
+        assert clustered_interval(right, questions) == wilson_interval(40 * right[0], 40)
+    assert clustered_interval([True] * 8, [0] * 8) == wilson_interval(1, 1)
+
+
+def test_answers_that_are_no_copies_count_for_more_and_never_for_more_than_they_are() -> None:
+    questions = [question for question in range(40) for _ in range(8)]
+    mixed = [question % 8 >= place for question in range(40) for place in range(8)]
+    found = clustered_interval(mixed, questions)
+    width = found.high - found.low
+    copies, apart = (wilson_interval(sum(mixed) / 320 * n, n) for n in (40, 320))
+    assert apart.high - apart.low < width < copies.high - copies.low
+    even = [place < 4 for _ in range(40) for place in range(8)]  # every question half right
+    assert clustered_interval(even, questions) == wilson_interval(20, 40)
 
 
 def test_clusters_widen_the_interval() -> None:

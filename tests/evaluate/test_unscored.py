@@ -35,7 +35,7 @@ def benchmark(tmp_path: Path) -> Path:
 def test_a_broken_gold_is_reported_beside_the_score(benchmark: Path, tmp_path: Path) -> None:
     predictions, out = tmp_path / "system.sql", tmp_path / "out"
     predictions.write_text("\n".join(ANSWERS) + "\n")
-    arguments = ["--predictions", str(predictions), "--benchmark", "spider", "--all", "--json"]
+    arguments = ["--predictions", str(predictions), "--benchmark", "spider", "--json"]
     found = CliRunner().invoke(app, ["evaluate", str(benchmark), *arguments, "--out", str(out)])
     assert found.exit_code == 1, found.output
     first = json.loads(found.stdout)["evaluation"]["scores"][0]
@@ -107,3 +107,17 @@ def test_a_spider_folder_is_judged_by_spiders_rule_unless_another_is_named(
     as_bird = evaluate_predictions(benchmark, predictions, benchmark=None).evaluation
     assert as_bird.official_name == "official@1"
     assert "judged as bird" in as_bird.said
+
+
+def test_every_question_is_judged_unless_rows_are_asked_for(
+    benchmark: Path, tmp_path: Path
+) -> None:
+    asked = [{"db_id": "pets", "question": f"q{n}", "query": "SELECT 1"} for n in range(310)]
+    (benchmark / "dev.json").write_text(json.dumps(asked))
+    predictions = tmp_path / "system.sql"
+    predictions.write_text("SELECT 1\n" * 310)
+    arguments = ["evaluate", str(benchmark), "--predictions", str(predictions), "--json"]
+    for more, questions in (([], 310), (["--rows", "7"], 7)):
+        found = CliRunner().invoke(app, [*arguments, *more])
+        assert found.exit_code == 0, found.output
+        assert json.loads(found.stdout)["evaluation"]["questions"] == questions
