@@ -47,7 +47,8 @@ class Case:
 class Checks:
     """What one capability knows: keys of `input`, and how each key of `expected` is checked."""
 
-    inputs: frozenset[str]
+    inputs: str
+    """Names, a blank between them."""
     by_key: Mapping[str, Check]
     by_pattern: Mapping[str, Callable[[Any, Any, re.Match[str]], None]] = field(
         default_factory=dict
@@ -56,7 +57,7 @@ class Checks:
 
     def refuse_unknown(self, case: Case) -> None:
         """Fails the case for keys that nobody here knows."""
-        unknown = [key for key in case.input if key not in self.inputs and not is_note(key)]
+        unknown = [key for key in case.input if key not in self.inputs.split() and not is_note(key)]
         assert not unknown, f"unknown keys of input: {unknown}"
         self.refuse_unknown_expected(case.expected)
 
@@ -188,8 +189,72 @@ def says(text: str, wanted: str) -> bool:
     return wanted.lower() in text.lower() or plain(wanted) in plain(text)
 
 
+def same_number(found: float | None, expected: float | None) -> None:
+    """`close`, as a check."""
+    assert close(found, expected), f"{found}, expected {expected}"
+
+
 def close(found: float | None, expected: float | None) -> bool:
     """Equal up to the last digits; None only to None."""
     if found is None or expected is None:
         return found is expected
     return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def equals(measure: Callable[[Any], Any]) -> Check:
+    """A check that what is measured of the outcome is what the case expects."""
+
+    def check(outcome: Any, expected: Any) -> None:
+        found = measure(outcome)
+        assert found == expected, f"{found!r}, expected {expected!r}"
+
+    return check
+
+
+def in_any_order(measure: Callable[[Any], Iterable[Any]]) -> Check:
+    """The same of a list whose order says nothing."""
+    return lambda outcome, expected: equals(lambda o: sorted(measure(o)))(outcome, sorted(expected))
+
+
+def at_most(measure: Callable[[Any], float]) -> Check:
+    """A check that what is measured does not exceed the expected bound."""
+
+    def check(outcome: Any, expected: float) -> None:
+        found = measure(outcome)
+        assert found is not None
+        assert found <= expected + 1e-9, f"{found}, at most {expected}"
+
+    return check
+
+
+def contains(measure: Callable[[Any], Any], *, exactly: bool = False) -> Check:
+    """A check that the measured text, or one of several, says every expected one."""
+
+    def check(outcome: Any, expected: Any) -> None:
+        texts = as_list(measure(outcome))
+        for wanted in map(str, as_list(expected)):
+            found = [text for text in texts if (wanted in text if exactly else says(text, wanted))]
+            assert found, f"{wanted!r} is not in {texts!r}"
+
+    return check
+
+
+def lacks(measure: Callable[[Any], Any]) -> Check:
+    """A check that the measured text, or any of several, holds none of the expected ones."""
+
+    def check(outcome: Any, expected: Any) -> None:
+        for text in as_list(measure(outcome)):
+            assert not [one for one in as_list(expected) if one in text], text
+
+    return check
+
+
+def each(check: Check, parts: Callable[[Any], Sequence[Any]]) -> Check:
+    """The check of every part of the outcome: a value for each, or one for all."""
+
+    def checked(outcome: Any, expected: Any) -> None:
+        found = parts(outcome)
+        for part, wanted in zip(found, for_each(expected, len(found)), strict=True):
+            check(part, wanted)
+
+    return checked

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.views import open_database
 from envbuild.materialize.build import build_database
@@ -21,7 +19,7 @@ from envbuild.schema.read import read_schema
 from envbuild.schema.sampler import sample_schema
 from envbuild.sql.connect import open_read_only
 from tests.cases.databases import environment
-from tests.cases.form import Case, Checks, as_list, assert_status
+from tests.cases.form import Case, Checks, as_list, assert_status, each, equals, in_any_order
 
 _SAMPLE = """
 import json, sys
@@ -63,6 +61,11 @@ class Outcome:
         return found.tables
 
     @property
+    def samples(self) -> list[tuple[str, ...]]:
+        """A sample for every target."""
+        return list(map(self.sample, self.targets))
+
+    @property
     def targets(self) -> list[int]:
         """Every target the case names; the whole database where it names none."""
         given = self.case.input
@@ -88,25 +91,8 @@ def _edge(key: ForeignKey) -> list[Any]:
     return [key.child, list(key.child_columns), key.parent, list(key.parent_columns)]
 
 
-def _check_edges(outcome: Outcome, expected: list[Any]) -> None:
-    found = [_edge(key) for key in outcome.schema.foreign_keys]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
-
-
-def _check_n_edges(outcome: Outcome, expected: int) -> None:
-    assert len(outcome.schema.foreign_keys) == expected
-
-
-def _check_rendered(outcome: Outcome, expected: list[str]) -> None:
-    assert sorted(key.render() for key in outcome.schema.foreign_keys) == sorted(expected)
-
-
-def _check_missing(outcome: Outcome, expected: list[str]) -> None:
-    assert sorted({m.parent for m in outcome.schema.missing_parents}) == sorted(expected)
-
-
-def _check_nodes(outcome: Outcome, expected: list[str]) -> None:
-    assert sorted(outcome.schema.table_names) == sorted(expected)
+def _edges(schema: Schema) -> list[list[Any]]:
+    return sorted(map(_edge, schema.foreign_keys), key=repr)
 
 
 def _check_join_paths(outcome: Outcome, expected: list[Any]) -> None:
@@ -135,20 +121,6 @@ def _check_first_edges(outcome: Outcome, expected: dict[str, str]) -> None:
         database.close()
 
 
-def _check_sizes(outcome: Outcome, expected: list[int]) -> None:
-    assert [len(outcome.sample(target)) for target in outcome.targets] == expected
-
-
-def _check_size(outcome: Outcome, expected: int) -> None:
-    for target in outcome.targets:
-        assert len(outcome.sample(target)) == expected
-
-
-def _check_contain(outcome: Outcome, expected: list[str]) -> None:
-    for target in outcome.targets:
-        assert set(expected) <= set(outcome.sample(target))
-
-
 def _check_allowed(outcome: Outcome, expected: list[list[str]], match: re.Match[str]) -> None:
     """Whatever the seed, the sample is one of these."""
     allowed = [sorted(tables) for tables in expected]
@@ -156,7 +128,8 @@ def _check_allowed(outcome: Outcome, expected: list[list[str]], match: re.Match[
         assert sorted(outcome.sample(int(match[1]), seed)) in allowed
 
 
-def _check_hashseeds(outcome: Outcome, expected: bool) -> None:
+def _is_identical(outcome: Outcome) -> bool:
+    """The samples under every hash seed; where they agree, they are this process's too."""
     given = outcome.case.input
     question = json.dumps(
         {
@@ -167,9 +140,9 @@ def _check_hashseeds(outcome: Outcome, expected: bool) -> None:
         }
     )
     found = {_sampled_under(str(seed), question) for seed in given.get("hashseeds", [0, 1])}
-    assert (len(found) == 1) is expected
-    here = msgspec.json.encode([outcome.sample(target) for target in outcome.targets])
-    assert json.loads(found.pop()) == json.loads(here)
+    here = json.loads(json.dumps([outcome.sample(target) for target in outcome.targets]))
+    assert here in map(json.loads, found)
+    return len(found) == 1
 
 
 def _sampled_under(hashseed: str, question: str) -> str:
@@ -219,41 +192,34 @@ def _check_edges_among(outcome: Outcome, expected: Any) -> None:
     if isinstance(expected, int):
         assert len(schema.foreign_keys) == expected
         return
-    found = [
-        key.render() if expected and isinstance(expected[0], str) else _edge(key)
-        for key in schema.foreign_keys
-    ]
+    named = expected and isinstance(expected[0], str)
+    found = [key.render() for key in schema.foreign_keys] if named else _edges(schema)
     assert sorted(found, key=repr) == sorted(expected, key=repr)
     assert not schema.missing_parents
 
 
-def _check_status(outcome: Outcome, expected: str) -> None:
-    assert_status("ok", expected)
-
-
 CHECKS = Checks(
-    inputs=frozenset(
-        (
-            *("ddl", "ddl_dialect", "gold_tables", "targets", "target", "seed", "hashseeds"),
-            *("sample", "distractors", "extra", "full"),
-        )
+    inputs=(
+        "ddl ddl_dialect gold_tables targets target seed hashseeds sample distractors extra full"
     ),
     by_key={
-        "edges": _check_edges,
-        "n_edges": _check_n_edges,
-        "rendered": _check_rendered,
-        "missing_parents": _check_missing,
-        "nodes": _check_nodes,
+        "edges": lambda o, expected: equals(_edges)(o.schema, sorted(expected, key=repr)),
+        "n_edges": equals(lambda o: len(o.schema.foreign_keys)),
+        "rendered": in_any_order(lambda o: [key.render() for key in o.schema.foreign_keys]),
+        "missing_parents": in_any_order(lambda o: {m.parent for m in o.schema.missing_parents}),
+        "nodes": in_any_order(lambda o: o.schema.table_names),
         "join_paths": _check_join_paths,
         "join_path_first_edge": _check_first_edges,
-        "sizes": _check_sizes,
-        "size": _check_size,
-        "must_contain": _check_contain,
-        "identical_across_hashseeds": _check_hashseeds,
+        "sizes": equals(lambda o: [len(sample) for sample in o.samples]),
+        "size": each(equals(len), lambda o: o.samples),
+        "must_contain": lambda o, expected: equals(
+            lambda o: [set(expected) - set(sample) for sample in o.samples]
+        )(o, [set() for _ in o.targets]),
+        "identical_across_hashseeds": equals(_is_identical),
         "some_difference_for_seeds": _check_seed_difference,
         "tables": _check_tables,
         "edges_among_sample": _check_edges_among,
-        "status": _check_status,
+        "status": lambda o, expected: assert_status("ok", expected),
     },
     by_pattern={r"target(\d+)_allowed": _check_allowed},
 )

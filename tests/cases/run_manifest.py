@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from envbuild.records.corpus import Question, Reject
 from envbuild.records.manifest import GoldResult
 from envbuild.sql.results import decode_rows, encode_rows
 from tests.cases.databases import environment, write_corpus, write_database
-from tests.cases.form import Case, Checks, as_list, assert_status, plain, value_of
+from tests.cases.form import Case, Checks, as_list, assert_status, equals, plain, value_of
 
 DDL = "CREATE TABLE t(id INTEGER); INSERT INTO t VALUES(1),(2);"
 
@@ -77,10 +79,9 @@ def _build(outcome: Outcome) -> None:
     assert outcome.rows + len(outcome.rejects) == len(given["records"])
 
 
-def _check_schemas_equal(outcome: Outcome, expected: bool) -> None:
+def _has_one_schema(outcome: Outcome) -> bool:
     schemas = [open_parquet(path).schema_arrow for path in outcome.files]
-    equal = all(schema.equals(schemas[0], check_metadata=True) for schema in schemas)
-    assert equal is expected, schemas
+    return all(schema.equals(schemas[0], check_metadata=True) for schema in schemas)
 
 
 def _check_types(outcome: Outcome, expected: dict[str, str]) -> None:
@@ -99,8 +100,8 @@ def _type_text(type_: pa.DataType) -> str:
     return str(type_).removeprefix("large_")
 
 
-def _check_n_rows(outcome: Outcome, expected: int) -> None:
-    assert sum(open_parquet(path).metadata.num_rows for path in outcome.files) == expected
+def _n_rows(outcome: Outcome) -> int:
+    return sum(open_parquet(path).metadata.num_rows for path in outcome.files)
 
 
 def _check_roundtrip(outcome: Outcome, expected: dict[str, list[Any]]) -> None:
@@ -155,17 +156,10 @@ def _check_distinct(outcome: Outcome, expected: list[str]) -> None:
 
 def _described(text: str) -> Any:
     kind, _, rest = text.partition(" ")
-    readers = {
-        "blob": bytes.fromhex,
-        "text": str,
-        "int": int,
-        "integer": int,
-        "float": float,
-        "real": float,
-    }
-    if kind in ("null", "NULL"):
+    if kind.lower() == "null":
         return None
-    assert kind in readers, f"unknown kind of value: {text}"
+    readers: dict[str, Callable[[str], Any]] = {"blob": bytes.fromhex, "text": str}
+    readers |= {"int": int, "integer": int, "float": float, "real": float}
     return readers[kind](rest)
 
 
@@ -197,60 +191,26 @@ def _check_readable(outcome: Outcome, expected: list[str]) -> None:
             assert _READERS[reader](path) == open_parquet(path).metadata.num_rows, reader
 
 
-def _by_pandas(path: Path) -> int:
-    import pandas as pd
-
-    return len(pd.read_parquet(path))
-
-
-def _by_polars(path: Path) -> int:
-    import polars as pl
-
-    return pl.read_parquet(path).height
-
-
-def _by_duckdb(path: Path) -> int:
-    import duckdb
-
-    ((count,),) = duckdb.sql(f"SELECT count(*) FROM read_parquet('{path}')").fetchall()
-    return int(count)
-
-
 def _by_datasets(path: Path) -> int:
     import datasets
 
-    loaded = datasets.load_dataset(
-        "parquet", data_files=str(path), split="train", cache_dir=str(path.parent / "hf")
-    )
+    files, cache = str(path), str(path.parent / "hf")
+    loaded = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=cache)
     return len(loaded)
 
 
-def _by_pyarrow(path: Path) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_table(path).num_rows)
-
-
-_READERS = {
-    "pyarrow": _by_pyarrow,
-    "pandas": _by_pandas,
-    "polars": _by_polars,
-    "duckdb": _by_duckdb,
+_READERS: dict[str, Callable[[Path], int]] = {
+    "pyarrow": lambda path: import_module("pyarrow.parquet").read_table(path).num_rows,
+    "pandas": lambda path: len(import_module("pandas").read_parquet(path)),
+    "polars": lambda path: import_module("polars").read_parquet(path).height,
+    "duckdb": lambda path: len(import_module("duckdb").read_parquet(str(path))),
     "datasets": _by_datasets,
 }
-
-
-def _check_status(outcome: Outcome, expected: str) -> None:
-    assert_status("error" if outcome.rejects else "ok", expected)
 
 
 def _check_errors(outcome: Outcome, expected: list[list[str]]) -> None:
     found = sorted((r.question_id, plain(r.reason)) for r in outcome.rejects)
     assert found == sorted((str(id_), plain(reason)) for id_, reason in expected)
-
-
-def _check_scored(outcome: Outcome, expected: int) -> None:
-    assert outcome.rows == expected
 
 
 def _check_metadata(outcome: Outcome, expected: Any) -> None:
@@ -290,15 +250,7 @@ def _judged(outcome: Outcome) -> tuple[int, int]:
     return sum(scored), len(verdicts)
 
 
-def _check_correct(outcome: Outcome, expected: int) -> None:
-    assert _judged(outcome)[0] == expected
-
-
-def _check_total(outcome: Outcome, expected: int) -> None:
-    assert _judged(outcome)[1] == expected
-
-
-def _check_identical(outcome: Outcome, expected: bool) -> None:
+def _is_identical(outcome: Outcome) -> bool:
     """The command line's manifest of these files has the same bytes under every hash seed."""
     given = outcome.case.input
     source = outcome.folder / "source"
@@ -312,7 +264,7 @@ def _check_identical(outcome: Outcome, expected: bool) -> None:
         text = "".join(json.dumps(r) + "\n" for r in full)
         (source / f"{number}-questions.jsonl").write_text(text)
     found = {_manifest_under(str(seed), outcome.folder) for seed in given.get("hashseeds", [0, 1])}
-    assert (len(found) == 1) is expected
+    return len(found) == 1
 
 
 def _inputs(inputs: Any) -> list[Any]:
@@ -346,27 +298,22 @@ def _manifest_under(hashseed: str, folder: Path) -> bytes:
 
 
 CHECKS = Checks(
-    inputs=frozenset(
-        (
-            *("shards", "records", "known_db_ids", "ddl", "gold", "pred_in_file_order"),
-            *("inputs", "hashseeds"),
-        )
-    ),
+    inputs="shards records known_db_ids ddl gold pred_in_file_order inputs hashseeds",
     by_key={
-        "schemas_equal": _check_schemas_equal,
+        "schemas_equal": equals(_has_one_schema),
         "type_of": _check_types,
-        "n_rows": _check_n_rows,
+        "n_rows": equals(_n_rows),
         "roundtrip": _check_roundtrip,
         "roundtrip_typed": _check_roundtrip_typed,
         "distinct": _check_distinct,
         "max_nesting": _check_nesting,
         "readable_by": _check_readable,
-        "status": _check_status,
+        "status": lambda o, expected: assert_status("error" if o.rejects else "ok", expected),
         "errors": _check_errors,
-        "scored": _check_scored,
+        "scored": equals(lambda o: o.rows),
         "forbidden_metadata_substring": _check_metadata,
-        "correct": _check_correct,
-        "total": _check_total,
-        "identical_rows_in_order": _check_identical,
+        "correct": equals(lambda o: _judged(o)[0]),
+        "total": equals(lambda o: _judged(o)[1]),
+        "identical_rows_in_order": equals(_is_identical),
     },
 )

@@ -10,7 +10,7 @@ from envbuild.sql.connect import open_read_only
 from envbuild.sql.executor import Session
 from envbuild.sql.text.mask import Masked, mask_sql
 from tests.cases.databases import write_database
-from tests.cases.form import Case, Checks, as_list, assert_status
+from tests.cases.form import Case, Check, Checks, as_list, assert_status, contains, equals, lacks
 
 
 @dataclass(kw_only=True)
@@ -77,42 +77,17 @@ def _names(names: Any) -> list[str]:
     return list(names)
 
 
-def _check_literals(outcome: Outcome, expected: list[str]) -> None:
-    assert outcome.masked is not None
-    assert list(outcome.masked.literals) == expected
+def _check_masks(*, same: bool) -> Check:
+    def check(outcome: Outcome, expected: Any) -> None:
+        for sql in as_list(expected):
+            assert (outcome.mask(sql) == outcome.text) is same, sql
 
-
-def _check_keep(outcome: Outcome, expected: list[str]) -> None:
-    for text in as_list(expected):
-        assert text in outcome.text, f"{text!r} is not in {outcome.text!r}"
-
-
-def _check_not_contain(outcome: Outcome, expected: list[str]) -> None:
-    for text in as_list(expected):
-        assert text not in outcome.text, f"{text!r} is in {outcome.text!r}"
-
-
-def _check_same(outcome: Outcome, expected: Any) -> None:
-    for sql in as_list(expected):
-        assert outcome.mask(sql) == outcome.text
-
-
-def _check_different(outcome: Outcome, expected: Any) -> None:
-    for sql in as_list(expected):
-        assert outcome.mask(sql) != outcome.text
-
-
-def _check_masked(outcome: Outcome, expected: str) -> None:
-    assert outcome.text == expected
+    return check
 
 
 def _check_length(outcome: Outcome, expected: int) -> None:
     assert len(outcome.text) == expected
     assert outcome.masked is None or outcome.masked.length == expected
-
-
-def _check_bucket(outcome: Outcome, expected: str) -> None:
-    assert bucket_of(len(outcome.text), outcome.edges) == expected
 
 
 def _check_buckets(outcome: Outcome, expected: list[Any]) -> None:
@@ -128,24 +103,18 @@ def _check_buckets(outcome: Outcome, expected: list[Any]) -> None:
     assert not lengths or sorted(lengths) == sorted(length for length, _ in pairs)
 
 
-def _check_status(outcome: Outcome, expected: str) -> None:
-    assert_status(outcome.status, expected)
-
-
 CHECKS = Checks(
-    inputs=frozenset(
-        ("sql", "ddl", "identifiers", "masked_lengths", "edges", "masked_text", "mask")
-    ),
+    inputs="sql ddl identifiers masked_lengths edges masked_text mask",
     by_key={
-        "literals": _check_literals,
-        "must_keep": _check_keep,
-        "must_not_contain": _check_not_contain,
-        "same_mask_as": _check_same,
-        "different_mask_from": _check_different,
-        "masked": _check_masked,
+        "literals": equals(lambda o: list(o.masked.literals)),
+        "must_keep": contains(lambda o: o.text, exactly=True),
+        "must_not_contain": lacks(lambda o: o.text),
+        "same_mask_as": _check_masks(same=True),
+        "different_mask_from": _check_masks(same=False),
+        "masked": equals(lambda o: o.text),
         "masked_length": _check_length,
-        "bucket": _check_bucket,
+        "bucket": equals(lambda o: bucket_of(len(o.text), o.edges)),
         "buckets": _check_buckets,
-        "status": _check_status,
+        "status": lambda o, expected: assert_status(o.status, expected),
     },
 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from tests.cases.form import (
     assert_same_bag,
     assert_same_rows,
     assert_status,
+    equals,
+    lacks,
     rows_of,
     says,
     typed,
@@ -147,27 +150,14 @@ def _columns(outcome: Outcome, table: str) -> list[str]:
 
 
 def _check_columns(outcome: Outcome, expected: dict[str, list[str]]) -> None:
-    for table, columns in expected.items():
-        assert _columns(outcome, table) == columns, table
-
-
-def _check_objects(kind: str) -> Any:
-    def check(outcome: Outcome, expected: list[str]) -> None:
-        assert outcome.objects(kind) == sorted(expected)
-
-    return check
+    assert {table: _columns(outcome, table) for table in expected} == expected
 
 
 def _check_indexes(outcome: Outcome, expected: list[str]) -> None:
-    optional = set(outcome.case.expected.get("optional_indexes", ()))
-    found = set(outcome.objects("index"))
-    assert set(expected) <= found <= set(expected) | optional
-
-
-def _check_optional_indexes(outcome: Outcome, expected: list[str]) -> None:
-    """Accepted either way; none that is neither expected nor optional."""
-    named = set(outcome.case.expected.get("indexes", ())) | set(expected)
-    assert set(outcome.objects("index")) <= named
+    """Those expected are there, the optional ones may be, no other is."""
+    needed = set(outcome.case.expected.get("indexes", ()))
+    named = needed | set(expected) | set(outcome.case.expected.get("optional_indexes", ()))
+    assert needed <= set(outcome.objects("index")) <= named
 
 
 def _check_loaded(outcome: Outcome, expected: Any) -> None:
@@ -204,14 +194,17 @@ def _tables(outcome: Outcome) -> dict[str, Any]:
     return {fold_name(row.table): row for row in outcome.built.tables}
 
 
+def _said(outcome: Outcome) -> list[str]:
+    """The error, or the reason and detail of everything that was changed or refused."""
+    if outcome.built is None:
+        return [str(outcome.error)]
+    return [f"{r.reason} {r.detail}" for r in outcome.built.rejects]
+
+
 def _check_diagnostics(outcome: Outcome, expected: list[str]) -> None:
     """Each is a reason that was given; an empty list says that nothing was changed or refused."""
-    if outcome.built is None:
-        said = [str(outcome.error)]
-    else:
-        said = [f"{r.reason} {r.detail}" for r in outcome.built.rejects]
-    if not expected:
-        assert not said
+    said = _said(outcome)
+    assert expected or not said
     for code in expected:
         assert any(says(text, code) for text in said), f"{code} is not among {said}"
 
@@ -224,16 +217,12 @@ def _check_status(outcome: Outcome, expected: str) -> None:
     assert_status("error" if failed else "ok", expected)
 
 
-def _check_error(outcome: Outcome, expected: str) -> None:
-    said = [str(outcome.error)] if outcome.error else []
-    if outcome.built is not None:
-        said += [f"{r.reason} {r.detail}" for r in outcome.built.rejects]
-    assert any(says(text, expected) for text in said), f"{expected!r} is not in {said}"
+def _check_error(outcome: Outcome, expected: Any) -> None:
+    _check_diagnostics(outcome, as_list(expected))
 
 
-def _check_left_behind(outcome: Outcome, expected: bool) -> None:
-    left = [p.name for p in outcome.path.parent.iterdir() if p.is_file()]
-    assert bool(left) is expected, left
+def _left_behind(outcome: Outcome) -> bool:
+    return any(p.is_file() for p in outcome.path.parent.iterdir())
 
 
 def _check_describe(outcome: Outcome, expected: dict[str, Any]) -> None:
@@ -253,19 +242,14 @@ def _check_also_sql(outcome: Outcome, expected: list[Any]) -> None:
         assert_same_rows(outcome.query(sql), rows)
 
 
-def _check_journal_mode(outcome: Outcome, expected: str) -> None:
-    connection = apsw.Connection(str(outcome.path))
-    try:
-        ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
-    finally:
-        connection.close()
-    assert mode == expected.lower()
+def _journal_mode(outcome: Outcome) -> Any:
+    with closing(apsw.Connection(str(outcome.path))) as connection:
+        return connection.pragma("journal_mode")
 
 
 def _check_header(outcome: Outcome, expected: Any) -> None:
-    header = outcome.path.read_bytes()[18:20]
     wanted = bytes.fromhex(expected) if isinstance(expected, str) else bytes(expected)
-    assert header == wanted
+    assert outcome.path.read_bytes()[18:20] == wanted
 
 
 def _check_sidecars(outcome: Outcome, expected: Any) -> None:
@@ -283,43 +267,34 @@ def _check_sidecars(outcome: Outcome, expected: Any) -> None:
 
 
 def _check_n_files(outcome: Outcome, expected: int) -> None:
-    assert len(outcome.names) == expected
     assert outcome.corpus is not None
-    assert len(outcome.corpus.databases()) == expected
+    assert len(outcome.names) == len(outcome.corpus.databases()) == expected
 
 
-def _check_distinct(outcome: Outcome, expected: bool) -> None:
-    folded = {Path(name).name.casefold() for name in outcome.names}
-    assert (len(folded) == len(outcome.names)) is expected
-
-
-def _check_inside(outcome: Outcome, expected: bool) -> None:
+def _is_inside(outcome: Outcome) -> bool:
     root = (outcome.path / "out").resolve()
-    assert all(Path(name).resolve().is_relative_to(root) for name in outcome.names) is expected
+    return all(Path(name).resolve().is_relative_to(root) for name in outcome.names)
 
 
-def _check_forbidden(outcome: Outcome, expected: list[str]) -> None:
-    for name in outcome.names:
-        path = Path(name)
-        for part in (path.stem, path.parent.name):
-            assert not any(text in part for text in expected), part
+def _file_names(outcome: Outcome) -> list[str]:
+    return [part for p in map(Path, outcome.names) for part in (p.stem, p.parent.name)]
 
 
 def _check_db_ids(outcome: Outcome, expected: list[str]) -> None:
     assert outcome.corpus is not None
-    assert sorted(row.db_id for row in outcome.corpus.databases()) == sorted(expected)
-    for row in outcome.corpus.databases():
-        assert outcome.corpus.database_path(row.db_id).is_file()
+    db_ids = [row.db_id for row in outcome.corpus.databases()]
+    assert sorted(db_ids) == sorted(expected)
+    assert all(outcome.corpus.database_path(db_id).is_file() for db_id in db_ids)
 
 
 CHECKS = Checks(
-    inputs=frozenset(("ddl", "payload", "ddl_dialect", "db_ids", "db_id")),
+    inputs="ddl payload ddl_dialect db_ids db_id",
     by_key={
-        "tables": _check_objects("table"),
-        "views": _check_objects("view"),
-        "triggers": _check_objects("trigger"),
+        "tables": lambda o, expected: equals(lambda o: o.objects("table"))(o, sorted(expected)),
+        "views": lambda o, expected: equals(lambda o: o.objects("view"))(o, sorted(expected)),
+        "triggers": lambda o, expected: equals(lambda o: o.objects("trigger"))(o, sorted(expected)),
         "indexes": _check_indexes,
-        "optional_indexes": _check_optional_indexes,
+        "optional_indexes": _check_indexes,
         "columns": _check_columns,
         "rows": _check_rows,
         "compare": _check_compare,
@@ -332,14 +307,16 @@ CHECKS = Checks(
         "status": _check_status,
         "error": _check_error,
         "error_contains": _check_error,
-        "database_left_behind": _check_left_behind,
-        "journal_mode": _check_journal_mode,
+        "database_left_behind": equals(_left_behind),
+        "journal_mode": lambda o, expected: equals(_journal_mode)(o, expected.lower()),
         "header_bytes_18_19": _check_header,
         "sidecar_files": _check_sidecars,
         "n_files": _check_n_files,
-        "distinct_casefold": _check_distinct,
-        "inside_output_dir": _check_inside,
-        "forbidden_in_name": _check_forbidden,
+        "distinct_casefold": equals(
+            lambda o: len({Path(n).name.casefold() for n in o.names}) == len(o.names)
+        ),
+        "inside_output_dir": equals(_is_inside),
+        "forbidden_in_name": lacks(_file_names),
         "manifest_db_ids": _check_db_ids,
     },
 )

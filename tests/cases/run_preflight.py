@@ -1,6 +1,8 @@
 """Capability preflight: a corpus of one database through every check."""
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,24 @@ from envbuild.records.finding import Finding, Severity
 from envbuild.records.preflight import Thresholds
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_read_only
+from envbuild.sql.executor import Session
 from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys, orphans_by_table
+from envbuild.sql.files.row_counts import count_table_rows
 from envbuild.sql.files.undecodable import find_undecodable
 from tests.cases.databases import write_corpus
-from tests.cases.form import FAILED, Case, Checks, as_list, assert_status, close, says
+from tests.cases.form import (
+    FAILED,
+    Case,
+    Check,
+    Checks,
+    as_list,
+    assert_status,
+    contains,
+    each,
+    equals,
+    in_any_order,
+    same_number,
+)
 
 DB = "case"
 ABOUT_THE_SIZE = ("few_rows", "no_rows", "corpus_signal", "no_signal")
@@ -69,29 +85,14 @@ def _gold_status(outcome: Outcome) -> str:
     return "ok"
 
 
-def _check_gold_status(outcome: Outcome, expected: str) -> None:
-    assert_status(_gold_status(outcome), expected)
-
-
-def _check_gold_rows(outcome: Outcome, expected: int) -> None:
-    from envbuild.sql.executor import Session
-
+def _gold_rows(outcome: Outcome) -> int:
     assert outcome.path is not None
     with Session.open_file(outcome.path) as session:
-        assert len(session.run(outcome.queries[0]).rows) == expected
+        return len(session.run(outcome.queries[0]).rows)
 
 
-def _check_code(code: str) -> Any:
-    def check(outcome: Outcome, expected: bool) -> None:
-        assert (outcome.codes()[code] > 0) is expected, outcome.codes()
-
-    return check
-
-
-def _check_undetermined(outcome: Outcome, expected: Any) -> None:
-    wanted = expected if isinstance(expected, list) else [expected] * len(outcome.queries)
-    found = [_is_undetermined(outcome.about(sql)) for sql in outcome.queries]
-    assert found == wanted, [[f.code for f in outcome.about(q)] for q in outcome.queries]
+def _has(code: str) -> Check:
+    return equals(lambda outcome: outcome.codes()[code] > 0)
 
 
 def _is_undetermined(findings: list[Finding]) -> bool:
@@ -110,39 +111,26 @@ def _statuses(outcome: Outcome) -> set[str]:
     return {"ok", *FAILED} if errors else {"ok"}
 
 
-def _check_status(outcome: Outcome, expected: str) -> None:
-    assert expected in _statuses(outcome), outcome.codes()
-
-
 def _check_status_not(outcome: Outcome, expected: Any) -> None:
-    left = _statuses(outcome) - set(as_list(expected))
-    assert left, f"status {expected}: {outcome.codes()}"
+    assert _statuses(outcome) - set(as_list(expected)), f"status {expected}: {outcome.codes()}"
 
 
-def _check_error_contains(outcome: Outcome, expected: Any) -> None:
-    said = [f"{f.code} {f.message} {f.example}" for f in outcome.found.findings]
-    for text in as_list(expected):
-        assert any(says(sentence, text) for sentence in said), f"{text!r} is not in {said}"
-
-
-def _checks_of_keys(outcome: Outcome) -> Any:
+def _asked(outcome: Outcome, read: Callable[[Any], Any]) -> Any:
+    """What the database itself says."""
     assert outcome.path is not None
-    connection = open_read_only(outcome.path)
-    try:
-        return check_foreign_keys(connection), orphans_by_table(connection)
-    finally:
-        connection.close()
+    with closing(open_read_only(outcome.path)) as connection:
+        return read(connection)
 
 
 def _check_mismatch(outcome: Outcome, expected: list[list[str]]) -> None:
-    keys, _ = _checks_of_keys(outcome)
+    keys = _asked(outcome, check_foreign_keys)
     found = sorted([k.child, k.parent] for k in keys if k.state is KeyState.MISMATCH)
     assert found == sorted(expected)
     assert outcome.codes()["fk_mismatch"] == len(expected)
 
 
 def _check_missing_parents(outcome: Outcome, expected: list[str]) -> None:
-    keys, _ = _checks_of_keys(outcome)
+    keys = _asked(outcome, check_foreign_keys)
     found = {k.parent for k in keys if k.state is KeyState.MISSING_PARENT}
     assert sorted(found) == sorted(expected)
     told = [f.message for f in outcome.found.findings if f.code == "missing_parents"]
@@ -150,97 +138,68 @@ def _check_missing_parents(outcome: Outcome, expected: list[str]) -> None:
 
 
 def _check_violations_by_table(outcome: Outcome, expected: dict[str, int]) -> None:
-    _, orphans = _checks_of_keys(outcome)
-    assert {table: count for table, count in orphans.items() if count} == {
-        table: count for table, count in expected.items() if count
-    }
+    wanted = {table: count for table, count in expected.items() if count}
+    assert _asked(outcome, orphans_by_table) == wanted
 
 
 def _check_violations(outcome: Outcome, expected: int) -> None:
-    _, orphans = _checks_of_keys(outcome)
-    assert sum(orphans.values()) == expected
+    assert sum(_asked(outcome, orphans_by_table).values()) == expected
     told = outcome.codes()["fk_orphans"] + outcome.codes()["missing_parents"]
     assert bool(told) or not expected
 
 
-def _counts(outcome: Outcome) -> dict[str, int]:
-    from envbuild.sql.files.row_counts import count_rows
-
-    assert outcome.path is not None
-    return count_rows(outcome.path)
-
-
 def _check_row_counts(outcome: Outcome, expected: dict[str, int]) -> None:
-    counts = _counts(outcome)
+    counts = _asked(outcome, count_table_rows)
     assert {table: counts[table] for table in expected} == expected
 
 
 def _check_tables(outcome: Outcome, expected: Any) -> None:
-    assert outcome.path is not None
-    connection = open_read_only(outcome.path)
-    try:
-        names = sorted(read_schema(connection).table_names)
-    finally:
-        connection.close()
+    names = sorted(_asked(outcome, read_schema).table_names)
     assert outcome.found.report.rows.tables == len(names)
-    assert (len(names) if isinstance(expected, int) else names) == (
-        expected if isinstance(expected, int) else sorted(expected)
-    )
-
-
-def _check_median(outcome: Outcome, expected: float) -> None:
-    assert close(outcome.found.report.rows.median, float(expected)), outcome.found.report.rows
-
-
-def _undecodable(outcome: Outcome) -> Any:
-    assert outcome.path is not None
-    connection = open_read_only(outcome.path)
-    try:
-        return find_undecodable(connection)
-    finally:
-        connection.close()
+    assert expected in (len(names), names) or sorted(as_list(expected)) == names
 
 
 def _check_undecodable_cells(outcome: Outcome, expected: int) -> None:
-    assert sum(column.cells for column in _undecodable(outcome)) == expected
+    assert sum(column.cells for column in _asked(outcome, find_undecodable)) == expected
     counts = [f.count for f in outcome.found.findings if f.code == "undecodable_text"]
     assert sum(counts) == expected
 
 
-def _check_undecodable_columns(outcome: Outcome, expected: list[str]) -> None:
-    found = sorted(f"{column.table}.{column.column}" for column in _undecodable(outcome))
-    assert found == sorted(expected)
+def _undecodable_columns(outcome: Outcome) -> list[str]:
+    return [f"{one.table}.{one.column}" for one in _asked(outcome, find_undecodable)]
 
 
-def _check_ddl_errors(outcome: Outcome, expected: int) -> None:
-    found = [
-        f
-        for f in outcome.found.findings
-        if f.code == "ddl_refused" and f.severity is not Severity.NOTE
-    ]
-    assert len(found) == expected, [f.message for f in found]
+def _ddl_errors(outcome: Outcome) -> int:
+    refused = [f for f in outcome.found.findings if f.code == "ddl_refused"]
+    return sum(f.severity is not Severity.NOTE for f in refused)
 
 
 CHECKS = Checks(
-    inputs=frozenset(("ddl", "payload", "gold_sql", "queries", "timeout_s")),
+    inputs="ddl payload gold_sql queries timeout_s",
     by_key={
-        "gold_status": _check_gold_status,
-        "gold_rows": _check_gold_rows,
-        "empty_gold": _check_code("empty_gold"),
-        "trivial_gold": _check_code("trivial_gold"),
-        "nondeterministic": _check_undetermined,
-        "status": _check_status,
+        "gold_status": lambda o, expected: assert_status(_gold_status(o), expected),
+        "gold_rows": equals(_gold_rows),
+        "empty_gold": _has("empty_gold"),
+        "trivial_gold": _has("trivial_gold"),
+        "nondeterministic": each(
+            equals(_is_undetermined), lambda o: [o.about(sql) for sql in o.queries]
+        ),
+        "status": lambda o, expected: equals(lambda o: expected in _statuses(o))(o, True),
         "status_not": _check_status_not,
-        "error_contains": _check_error_contains,
+        "error_contains": contains(
+            lambda o: [f"{f.code} {f.message} {f.example}" for f in o.found.findings]
+        ),
         "fk_mismatch": _check_mismatch,
         "fk_violations_by_table": _check_violations_by_table,
         "fk_violations": _check_violations,
         "missing_parent_tables": _check_missing_parents,
         "row_counts": _check_row_counts,
         "tables": _check_tables,
-        "median_rows_per_table": _check_median,
+        "median_rows_per_table": lambda o, expected: same_number(
+            o.found.report.rows.median, float(expected)
+        ),
         "undecodable_cells": _check_undecodable_cells,
-        "undecodable_columns": _check_undecodable_columns,
-        "n_ddl_errors": _check_ddl_errors,
+        "undecodable_columns": in_any_order(_undecodable_columns),
+        "n_ddl_errors": equals(_ddl_errors),
     },
 )

@@ -11,7 +11,7 @@ from envbuild.episode.views import open_database
 from envbuild.records.episode import EpisodeSettings, Task, ToolCall, Turn
 from envbuild.sql.connect import open_read_only, quote_name
 from tests.cases.databases import write_database
-from tests.cases.form import Case, Checks, as_list, for_each, says
+from tests.cases.form import Case, Checks, as_list, at_most, contains, each, equals, lacks
 
 DEFAULTS = EpisodeSettings()
 FAILED_RESULTS = ("error_result", "format_error_result", "error", "denied", "invalid")
@@ -120,10 +120,6 @@ def _is_call(call: ToolCall) -> bool:
     return bool(call.tool) and call.arguments.startswith("{")
 
 
-def _includes(outcome: Outcome, wanted: Any) -> bool:
-    return any(_is_that(call, wanted) for call in outcome.calls)
-
-
 def _is_that(call: ToolCall, wanted: Any) -> bool:
     """A call given as an object, or as `call NAME(argument=value, …)`."""
     if isinstance(wanted, dict):
@@ -143,7 +139,7 @@ def _is_that(call: ToolCall, wanted: Any) -> bool:
 
 def _check_must_include(outcome: Outcome, expected: list[Any]) -> None:
     for wanted in expected:
-        assert _includes(outcome, wanted), f"{wanted} was not called: {outcome.calls}"
+        assert any(_is_that(call, wanted) for call in outcome.calls), f"{wanted}: {outcome.calls}"
 
 
 def _check_preferred(outcome: Outcome, expected: list[Any]) -> None:
@@ -152,10 +148,6 @@ def _check_preferred(outcome: Outcome, expected: list[Any]) -> None:
     for call in outcome.calls:
         if not call.failed:
             assert any(_is_that(call, wanted) for wanted in allowed), call
-
-
-def _check_n_errors(outcome: Outcome, expected: int) -> None:
-    assert _errors(outcome) >= expected, outcome.observations
 
 
 def _errors(outcome: Outcome) -> int:
@@ -206,20 +198,8 @@ def _check_results(outcome: Outcome, expected: list[Any]) -> None:
         assert all(_turn_matches(turn, one) for one in as_list(wanted)), f"{wanted}: {turn}"
 
 
-def _check_continues(outcome: Outcome, expected: bool) -> None:
-    assert outcome.before_final is expected
-
-
-def _check_ended(outcome: Outcome, expected: bool) -> None:
-    assert outcome.episode.over is expected
-
-
 def _check_rows_left(outcome: Outcome, expected: int, match: re.Match[str]) -> None:
     assert _count(outcome, match[1]) == expected
-
-
-def _check_all_rows_left(outcome: Outcome, expected: dict[str, int]) -> None:
-    assert {table: _count(outcome, table) for table in expected} == expected
 
 
 def _count(outcome: Outcome, table: str) -> int:
@@ -227,11 +207,6 @@ def _count(outcome: Outcome, table: str) -> int:
     ((count,),) = connection.execute(f"SELECT count(*) FROM {quote_name(table)}").fetchall()
     connection.close()
     return int(count)
-
-
-def _check_status(outcome: Outcome, expected: str) -> None:
-    failed = bool(_errors(outcome))
-    assert failed is (expected != "ok"), outcome.observations
 
 
 def _check_null(outcome: Outcome, expected: list[str]) -> None:
@@ -259,65 +234,36 @@ def _check_no_token(outcome: Outcome, expected: Any) -> None:
         assert not re.search(pattern, outcome.observations), f"{token} in {outcome.observations}"
 
 
-def _check_max_rows(outcome: Outcome, expected: Any) -> None:
-    """An upper bound of every call, or one for each."""
-    for call, bound in zip(outcome.calls, for_each(expected, len(outcome.calls)), strict=True):
-        assert call.rows <= bound, call
-
-
-def _check_contain(outcome: Outcome, expected: Any) -> None:
-    for text in as_list(expected):
-        assert text in outcome.observations, outcome.observations
-
-
-def _check_not_contain(outcome: Outcome, expected: Any) -> None:
-    for text in as_list(expected):
-        assert text not in outcome.observations, outcome.observations
-
-
-def _check_final_sql(outcome: Outcome, expected: str | None) -> None:
-    found = outcome.episode.record().sql
-    assert _folded(found) == _folded(expected or ""), found
-
-
 def _folded(sql: str) -> str:
     return " ".join(sql.split()).rstrip("; ")
 
 
-def _check_ended_by(outcome: Outcome, expected: str) -> None:
-    assert outcome.episode.record().ended_by.value == expected
-
-
-def _check_stopped(outcome: Outcome, expected: int | None) -> None:
-    assert outcome.stopped_after == expected
-
-
-def _check_error_contains(outcome: Outcome, expected: Any) -> None:
-    for text in as_list(expected):
-        assert says(outcome.observations, text), outcome.observations
-
-
 CHECKS = Checks(
-    inputs=frozenset(("turn", "turns", "ddl", "calls", "calls_per_turn", "queries", "final")),
+    inputs="turn turns ddl calls calls_per_turn queries final",
     by_key={
         "calls": _check_calls,
         "must_include_calls": _check_must_include,
         "preferred_calls": _check_preferred,
-        "n_error_results_at_least": _check_n_errors,
+        "n_error_results_at_least": lambda o, least: at_most(lambda o: least)(o, _errors(o)),
         "results": _check_results,
-        "rollout_continues": _check_continues,
-        "episode_ended": _check_ended,
-        "rows_left": _check_all_rows_left,
-        "status": _check_status,
-        "error_contains": _check_error_contains,
+        "rollout_continues": equals(lambda o: o.before_final),
+        "episode_ended": equals(lambda o: o.episode.over),
+        "rows_left": lambda o, expected: equals(
+            lambda o: {table: _count(o, table) for table in expected}
+        )(o, expected),
+        "status": lambda o, expected: equals(lambda o: not _errors(o))(o, expected == "ok"),
+        "error_contains": contains(lambda o: o.observations),
         "null_distinct_from": _check_null,
         "no_token": _check_no_token,
-        "max_rows_returned": _check_max_rows,
-        "must_contain": _check_contain,
-        "must_not_contain": _check_not_contain,
-        "final_sql": _check_final_sql,
-        "ended_by": _check_ended_by,
-        "exploration_stopped_after_query": _check_stopped,
+        # an upper bound of every call, or one for each
+        "max_rows_returned": each(at_most(lambda call: call.rows), lambda o: o.calls),
+        "must_contain": contains(lambda o: o.observations, exactly=True),
+        "must_not_contain": lacks(lambda o: o.observations),
+        "final_sql": lambda o, expected: equals(lambda o: _folded(o.episode.record().sql))(
+            o, _folded(expected or "")
+        ),
+        "ended_by": equals(lambda o: o.episode.record().ended_by.value),
+        "exploration_stopped_after_query": equals(lambda o: o.stopped_after),
     },
     by_pattern={
         r"turn(\d+)": _check_turn,

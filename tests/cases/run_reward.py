@@ -1,14 +1,17 @@
 """Capability compare+reward: verdicts, F1, rewards and consensus over rows or SQL."""
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings
+from envbuild.preflight.gold_checks import TRIVIAL_CELLS
 from envbuild.records.execution import QueryResult
 from envbuild.records.manifest import GoldResult
 from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
@@ -26,11 +29,13 @@ from tests.cases.databases import add_rows_as_table, write_corpus, write_databas
 from tests.cases.form import (
     Case,
     Checks,
-    as_list,
     assert_same_rows,
+    at_most,
     close,
-    for_each,
+    each,
+    equals,
     rows_of,
+    same_number,
 )
 from tests.cases.run_exec import gold_of, limits_of, schema_of
 
@@ -62,12 +67,23 @@ class Outcome:
             self.predicted[number], self.gold, verdict=rule, ordered=ordered, tolerance=tolerance
         )
 
-    def breakdown(self, number: int) -> RewardBreakdown:
-        """What one prediction earns, before any group is known."""
+    def correct(self, rule: str, number: int = 0) -> bool | None:
+        """Whether one prediction is right by this rule."""
+        return self.verdict(number, rule).correct
+
+    def all_correct(self, rule: str) -> list[bool | None]:
+        """The same of every prediction."""
+        return [self.correct(rule, number) for number in range(len(self.sqls))]
+
+    @cached_property
+    def breakdowns(self) -> list[RewardBreakdown]:
+        """What each prediction earns, before any group is known."""
         assert self.stored is not None
-        return score_answer(
-            self.sqls[number], session=self.session, gold=self.stored, schema=schema_of(self.path)
-        )
+        schema = schema_of(self.path)
+        return [
+            score_answer(sql, session=self.session, gold=self.stored, schema=schema)
+            for sql in self.sqls
+        ]
 
 
 def run(case: Case, folder: Path) -> None:
@@ -168,95 +184,27 @@ def _reward_of_parts(parts: dict[str, Any]) -> float | None:
     return reward
 
 
-def _judged(rule: str, number: int = 0) -> Any:
-    def check(outcome: Outcome, expected: bool | None) -> None:
-        found = outcome.verdict(number, rule).correct
-        assert found is expected, f"{rule}: {found}"
-
-    return check
+def _check_rows(result: QueryResult | None, expected: list[Any]) -> None:
+    assert result is not None
+    assert result.ok, result.error
+    assert_same_rows(result.rows, expected)
 
 
-def _judged_each(rule: str) -> Any:
-    def check(outcome: Outcome, expected: Any) -> None:
-        found = [outcome.verdict(number, rule).correct for number in range(len(outcome.sqls))]
-        assert found == for_each(expected, len(found)), found
-
-    return check
-
-
-def _f1(number: int = 0) -> Any:
-    def check(outcome: Outcome, expected: float) -> None:
-        assert close(outcome.breakdown(number).f1, expected), outcome.breakdown(number)
-
-    return check
-
-
-def _check_f1_each(outcome: Outcome, expected: Any) -> None:
-    found = [outcome.breakdown(number).f1 for number in range(len(outcome.sqls))]
-    wanted = for_each(expected, len(found))
-    assert all(map(close, found, wanted)), found
-
-
-def _check_rows(what: str) -> Any:
-    def check(outcome: Outcome, expected: list[Any]) -> None:
-        result = outcome.gold if what == "gold" else outcome.predicted[0]
-        assert result is not None
-        assert result.ok, result.error
-        assert_same_rows(result.rows, expected)
-
-    return check
-
-
-def _check_trivial(outcome: Outcome, expected: bool) -> None:
+def _is_trivial(outcome: Outcome) -> bool:
     """The gold is empty or one cell that many wrong queries give too: preflight says so."""
-    from envbuild.preflight.gold_checks import TRIVIAL_CELLS
-
     assert outcome.gold is not None
     rows = outcome.gold.rows
-    trivial = not rows or (len(rows) == 1 and len(rows[0]) == 1 and rows[0][0] in TRIVIAL_CELLS)
-    assert trivial is expected
-
-
-def _check_tolerant(outcome: Outcome, expected: bool) -> None:
-    tolerance = float(outcome.case.input["tolerance"])
-    assert outcome.verdict(0, "bag@1", tolerance).correct is expected
+    return not rows or (len(rows) == 1 == len(rows[0]) and rows[0][0] in TRIVIAL_CELLS)
 
 
 def _rewards(outcome: Outcome) -> list[float | None]:
-    if outcome.rewards:
-        return outcome.rewards
-    return [outcome.breakdown(number).reward for number in range(len(outcome.sqls))]
-
-
-def _check_rewards(outcome: Outcome, expected: Any) -> None:
-    found = _rewards(outcome)
-    assert all(map(close, found, for_each(expected, len(found)))), found
-
-
-def _check_reward(outcome: Outcome, expected: Any) -> None:
-    (found,) = _rewards(outcome)
-    assert close(found, expected), found
-
-
-def _bound(holds: Any) -> Any:
-    def check(outcome: Outcome, expected: Any) -> None:
-        found = _rewards(outcome)
-        for reward, bound in zip(found, for_each(expected, len(found)), strict=True):
-            assert reward is not None
-            assert holds(reward, float(bound)), f"{reward}, bound {bound}"
-
-    return check
+    return outcome.rewards or [b.reward for b in outcome.breakdowns]
 
 
 def _check_scored(outcome: Outcome, expected: bool) -> None:
-    for number in range(len(outcome.sqls)):
-        assert (outcome.breakdown(number).reward is not None) is expected
+    for number, breakdown in enumerate(outcome.breakdowns):
+        assert (breakdown.reward is not None) is expected
         assert outcome.verdict(number, "bag@1").scored is expected
-
-
-def _check_reason(outcome: Outcome, expected: str) -> None:
-    for number in range(len(outcome.sqls)):
-        assert outcome.breakdown(number).verdict == expected, outcome.breakdown(number)
 
 
 def _check_consensus(outcome: Outcome, expected: list[float], match: re.Match[str]) -> None:
@@ -290,23 +238,8 @@ def _is_tie(group: list[Any]) -> bool:
     return len(counts) > 1 and counts[0] == counts[1] > 1
 
 
-def _check_order(outcome: Outcome, expected: Any) -> None:
-    sqls = outcome.case.input.get("sqls") or [outcome.gold_sql]
-    found = [order_matters(sql) for sql in sqls]
-    assert found == for_each(expected, len(sqls)), found
-
-
-def _check_join_share(outcome: Outcome, expected: Any) -> None:
-    sqls = outcome.case.input.get("sqls") or outcome.sqls
-    schema = schema_of(outcome.path)
-    found = [join_share(sql, schema) for sql in sqls]
-    assert all(map(close, found, for_each(expected, len(sqls)))), found
-
-
 def _check_stored_ignored(outcome: Outcome, expected: bool) -> None:
     """The corpus's own stored rows, written by another SQLite, never become the gold's."""
-    import json
-
     given = outcome.case.input
     folder = outcome.path.parent / "stored"
     question = {
@@ -332,56 +265,58 @@ def _check_stored_ignored(outcome: Outcome, expected: bool) -> None:
     )
 
 
-def _check_swap(outcome: Outcome, expected: bool) -> None:
-    """Whether the sides are exchanged as well; `run` does it."""
-    assert isinstance(expected, bool)
-
-
-def _check_consensus_each(outcome: Outcome, expected: list[list[float]]) -> None:
-    assert outcome.groups == [[float(v) for v in as_list(one)] for one in expected]
-
-
+_VERDICTS = {
+    "official": "official@1",
+    "strict": "strict@1",
+    "multiset_equal": "bag@1",
+    "ordered": "ordered@1",
+    "testsuite": "testsuite@1",
+}
 CHECKS = Checks(
-    inputs=frozenset(
-        (
-            *("gold", "pred", "pred2", "pred3", "preds", "ddl", "gold_sql", "pred_sql"),
-            *("pred_sqls", "tolerance", "cases", "groups", "timeout_s", "row_cap", "swap", "sqls"),
-            *("stored_gold_rows", "stored_with_sqlite"),
-        )
+    inputs=(
+        "gold pred pred2 pred3 preds ddl gold_sql pred_sql pred_sqls tolerance cases groups "
+        "timeout_s row_cap swap sqls stored_gold_rows stored_with_sqlite"
     ),
     by_key={
-        "official": _judged("official@1"),
-        "strict": _judged("strict@1"),
-        "multiset_equal": _judged("bag@1"),
-        "ordered": _judged("ordered@1"),
-        "testsuite": _judged("testsuite@1"),
-        "official2": _judged("official@1", 1),
-        "strict2": _judged("strict@1", 1),
-        "multiset_equal2": _judged("bag@1", 1),
-        "official_each": _judged_each("official@1"),
-        "strict_each": _judged_each("strict@1"),
-        "multiset_equal_each": _judged_each("bag@1"),
-        "tolerant": _check_tolerant,
-        "f1": _f1(),
-        "f1_2": _f1(1),
-        "f1_each": _check_f1_each,
-        "gold_rows": _check_rows("gold"),
-        "pred_rows": _check_rows("pred"),
-        "trivial": _check_trivial,
-        "reward": _check_reward,
-        "rewards": _check_rewards,
-        "reward_below": _bound(lambda reward, bound: reward < bound),
-        "reward_min": _bound(lambda reward, bound: reward >= bound - 1e-9),
-        "reward_max": _bound(lambda reward, bound: reward <= bound + 1e-9),
+        **{key: equals(partial(Outcome.correct, rule=rule)) for key, rule in _VERDICTS.items()},
+        **{
+            f"{key}2": equals(partial(Outcome.correct, rule=_VERDICTS[key], number=1))
+            for key in ("official", "strict", "multiset_equal")
+        },
+        **{
+            f"{key}_each": each(equals(lambda one: one), partial(Outcome.all_correct, rule=rule))
+            for key, rule in list(_VERDICTS.items())[:3]
+        },
+        "tolerant": equals(
+            lambda o: o.verdict(0, "bag@1", float(o.case.input["tolerance"])).correct
+        ),
+        "f1": lambda o, expected: same_number(o.breakdowns[0].f1, expected),
+        "f1_2": lambda o, expected: same_number(o.breakdowns[1].f1, expected),
+        "f1_each": each(same_number, lambda o: [b.f1 for b in o.breakdowns]),
+        "gold_rows": lambda o, expected: _check_rows(o.gold, expected),
+        "pred_rows": lambda o, expected: _check_rows(o.predicted[0], expected),
+        "trivial": equals(_is_trivial),
+        "reward": lambda o, expected: each(same_number, _rewards)(o, [expected]),
+        "rewards": each(same_number, _rewards),
+        "reward_below": each(lambda r, bound: equals(lambda r: r < bound)(r, True), _rewards),
+        "reward_min": each(lambda r, bound: equals(lambda r: r >= bound - 1e-9)(r, True), _rewards),
+        "reward_max": each(at_most(lambda reward: reward), _rewards),
         "scored": _check_scored,
-        "reason": _check_reason,
-        "consensus": _check_consensus_each,
+        "reason": each(equals(lambda b: b.verdict), lambda o: o.breakdowns),
+        "consensus": equals(lambda o: o.groups),
         "tie_one_of": _check_tie,
         "tie_same_for_reordered": _check_tie_reordered,
-        "order_matters": _check_order,
-        "fk_join_share": _check_join_share,
+        "order_matters": each(
+            equals(order_matters), lambda o: o.case.input.get("sqls") or [o.gold_sql]
+        ),
+        "fk_join_share": each(
+            same_number,
+            lambda o: [
+                join_share(sql, schema_of(o.path)) for sql in o.case.input.get("sqls") or o.sqls
+            ],
+        ),
         "ignore_stored_if_version_differs": _check_stored_ignored,
-        "swap": _check_swap,
+        "swap": lambda o, expected: None,  # `run` does it
     },
     by_pattern={r"consensus_(\d+)": _check_consensus},
 )

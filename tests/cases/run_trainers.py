@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from envbuild.adapters.completions import completion_rewards, reward_record
 from envbuild.adapters.export import export_manifest
@@ -22,19 +23,22 @@ from envbuild.records.reward import RewardBreakdown
 from envbuild.reward.score import score_answer
 from envbuild.sql.executor import Session
 from tests.cases.databases import environment, write_database, write_manifest
-from tests.cases.form import Case, Checks, assert_same_bag, close, for_each
+from tests.cases.form import (
+    Case,
+    Checks,
+    assert_same_bag,
+    at_most,
+    close,
+    each,
+    equals,
+    same_number,
+)
 from tests.cases.run_exec import gold_of, limits_of, schema_of
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT count(*) FROM r"
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "str": lambda value: isinstance(value, str),
-    "string": lambda value: isinstance(value, str),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, float),
-    "bool": lambda value: isinstance(value, bool),
-    "struct": lambda value: isinstance(value, dict),
-    "dict": lambda value: isinstance(value, dict),
-    "list": lambda value: isinstance(value, list),
+_TYPES: dict[str, type] = {
+    **{"str": str, "string": str, "int": int, "float": float, "bool": bool, "list": list},
+    **{"struct": dict, "dict": dict},
 }
 _RUN_MANY = """
 import json, os, resource, sys
@@ -128,11 +132,7 @@ def _has_type(value: Any, type_: str) -> bool:
             name in value and _has_type(value[name], wanted) for name, wanted in fields.items()
         )
     assert text in _TYPES, f"unknown type {type_}"
-    return _TYPES[text](value)
-
-
-def _check_no_nulls(outcome: Outcome, expected: bool) -> None:
-    assert (None not in list(_leaves(_exported(outcome)))) is expected
+    return isinstance(value, _TYPES[text]) and (text == "bool" or not isinstance(value, bool))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -188,12 +188,11 @@ def _check_rewards(outcome: Outcome, expected: list[float | None]) -> None:
     given = outcome.case.input
     if "completions_a" in given:
         found = [_rewards_of(outcome, given[k]) for k in ("completions_a", "completions_b")]
-    elif "golds" in given:
-        found = [_rewards_of_pairs(outcome, list(zip(given["golds"], given["preds"], strict=True)))]
     else:
-        found = [_rewards_of_pairs(outcome, [(given["gold_sql"], p) for p in given["preds"]])]
+        golds = given.get("golds") or [given["gold_sql"]] * len(given["preds"])
+        found = [_rewards_of_pairs(outcome, list(zip(golds, given["preds"], strict=True)))]
     for rewards in found:
-        assert all(map(close, rewards, for_each(expected, len(rewards)))), rewards
+        each(same_number, lambda rewards: rewards)(rewards, expected)
 
 
 def _rewards_of_pairs(outcome: Outcome, pairs: list[tuple[str, str]]) -> list[float | None]:
@@ -226,21 +225,14 @@ def _rewards_of(outcome: Outcome, completions: list[Any]) -> list[float | None]:
         export_manifest(root / "trl", to="trl", rollouts=rollouts)
     rows = open_parquet(root / "trl" / "train.parquet").read().to_pylist()
     tickets = [row["env_json"] for row in rows]
-    before = os.environ.get(MANIFEST_VARIABLE)
-    os.environ[MANIFEST_VARIABLE] = str(root / "manifest")
-    try:
+    with patch.dict(os.environ, {MANIFEST_VARIABLE: str(root / "manifest")}):
         return completion_rewards(completions=completions, env_json=tickets)
-    finally:
-        if before is None:
-            del os.environ[MANIFEST_VARIABLE]
-        else:
-            os.environ[MANIFEST_VARIABLE] = before
 
 
-def _check_equal(outcome: Outcome, expected: bool) -> None:
+def _is_equal(outcome: Outcome) -> bool:
     given = outcome.case.input
     a, b = (_rewards_of(outcome, given[key]) for key in ("completions_a", "completions_b"))
-    assert (a == b) is expected, (a, b)
+    return a == b
 
 
 def _check_type(outcome: Outcome, expected: str) -> None:
@@ -301,19 +293,9 @@ _SAMPLES: dict[str, str | None] = {
 """Words for what a sample came to, and SQL that comes to it."""
 
 
-def _check_same_keys(outcome: Outcome, expected: bool) -> None:
-    assert (len({tuple(sorted(r)) for r in _records(outcome)}) == 1) is expected
-
-
-def _check_same_types(outcome: Outcome, expected: bool) -> None:
-    kinds = {tuple((k, type(r[k]).__name__) for k in sorted(r)) for r in _records(outcome)}
-    assert (len(kinds) == 1) is expected, kinds
-
-
-def _check_no_nan(outcome: Outcome, expected: bool) -> None:
+def _have_no_nan(outcome: Outcome) -> bool:
     values = [v for record in _records(outcome) for v in record.values()]
-    bad = [v for v in values if v is None or (isinstance(v, float) and math.isnan(v))]
-    assert (not bad) is expected
+    return not [v for v in values if v is None or (isinstance(v, float) and math.isnan(v))]
 
 
 def _group(outcome: Outcome) -> tuple[list[float | None], float | None]:
@@ -333,17 +315,6 @@ def _group(outcome: Outcome) -> tuple[list[float | None], float | None]:
     with ThreadPoolExecutor(max_workers=8) as pool:
         *good, last = pool.map(score, [*[gold_sql] * int(given["n_good"]), bad])
     return good, last
-
-
-def _check_n_reward_3(outcome: Outcome, expected: int) -> None:
-    good, _ = _group(outcome)
-    assert sum(close(reward, 3.0) for reward in good) == expected
-
-
-def _check_bad_max(outcome: Outcome, expected: float) -> None:
-    _, bad = _group(outcome)
-    assert bad is not None
-    assert bad <= expected + 1e-9
 
 
 def _run_many(outcome: Outcome) -> dict[str, Any]:
@@ -368,37 +339,27 @@ def _run_many(outcome: Outcome) -> dict[str, Any]:
     return found
 
 
-def _check_fd_growth(outcome: Outcome, expected: int) -> None:
-    assert _run_many(outcome)["growth"] <= expected
-
-
-def _check_other_errors(outcome: Outcome, expected: int) -> None:
-    found = _run_many(outcome)["other"]
-    assert len(found) == expected, found[:5]
-
-
 CHECKS = Checks(
-    inputs=frozenset(
-        (
-            *("record", "records", "databases", "target", "call_from", "ddl", "gold_sql", "preds"),
-            *("timeout_s", "completions_a", "completions_b", "columns", "sql", "samples"),
-            *("n_good", "bad", "golds", "sqls", "n", "ulimit_n"),
-        )
+    inputs=(
+        "record records databases target call_from ddl gold_sql preds timeout_s "
+        "completions_a completions_b columns sql samples n_good bad golds sqls n ulimit_n"
     ),
     by_key={
         "required": _check_required,
-        "no_nulls": _check_no_nulls,
+        "no_nulls": equals(lambda o: None not in list(_leaves(_exported(o)))),
         "rewards": _check_rewards,
-        "equal": _check_equal,
+        "equal": equals(_is_equal),
         "type": _check_type,
         "pickle_roundtrip_rows": _check_pickled,
         "fork_child_rows": _check_forked,
-        "same_keys": _check_same_keys,
-        "same_types": _check_same_types,
-        "no_nan": _check_no_nan,
-        "n_reward_3": _check_n_reward_3,
-        "bad_reward_max": _check_bad_max,
-        "fd_growth_max": _check_fd_growth,
-        "errors_other_than_sql": _check_other_errors,
+        "same_keys": equals(lambda o: len({tuple(sorted(r)) for r in _records(o)}) == 1),
+        "same_types": equals(
+            lambda o: len({tuple((k, type(r[k])) for k in sorted(r)) for r in _records(o)}) == 1
+        ),
+        "no_nan": equals(_have_no_nan),
+        "n_reward_3": equals(lambda o: sum(close(reward, 3.0) for reward in _group(o)[0])),
+        "bad_reward_max": at_most(lambda o: _group(o)[1]),
+        "fd_growth_max": at_most(lambda o: _run_many(o)["growth"]),
+        "errors_other_than_sql": equals(lambda o: len(_run_many(o)["other"])),
     },
 )
