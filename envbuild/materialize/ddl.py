@@ -19,9 +19,17 @@ from envbuild.sql.text.tokens import Kind, iter_code, unquote
 
 _HEAD = re.compile(r"(?:\s+|--[^\n]*|/\*[\s\S]*?\*/)*", re.UNICODE)
 _TRIGGER = re.compile(r"CREATE\s+(?:TEMP\w*\s+)?TRIGGER\b", re.IGNORECASE)
-_ADDS_KEY = re.compile(
-    r"ALTER\s+TABLE\b[\s\S]*?\bADD\s+(?:CONSTRAINT|FOREIGN|PRIMARY|UNIQUE)\b", re.IGNORECASE
+_ALTERS = re.compile(
+    r"ALTER\s+TABLE\b[\s\S]*?\b(?:ADD\s+(?:CONSTRAINT|FOREIGN|PRIMARY|UNIQUE)"
+    r"|ADD\s+GENERATED|SET\s+DEFAULT\s+nextval)\b",
+    re.IGNORECASE,
 )
+_COUNTS_LATER = re.compile(
+    r"ALTER\s+TABLE\s+(?:ONLY\s+|IF\s+EXISTS\s+)*(?P<table>[\w.\"]+)\s+ALTER\s+(?:COLUMN\s+)?"
+    r"(?P<column>\w+|\"[^\"]+\")\s+(?:ADD\s+GENERATED|SET\s+DEFAULT\s+nextval)\b",
+    re.IGNORECASE,
+)
+_NOT_COUNTING = "it takes the counting column's word for a type"
 _TEMPORARY = re.compile(r"CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
 _INTERNAL = re.compile(r"CREATE\s+TABLE\s+[\"'`\[]?sqlite_(?:sequence|stat\d)\b", re.IGNORECASE)
 _COPY = re.compile(r"COPY\b[^;']*?\bFROM\s+stdin\b", re.IGNORECASE)
@@ -37,6 +45,8 @@ class Statement(msgspec.Struct):
     text: str
     constraints: list[str] = msgspec.field(default_factory=list)
     """Clauses of later ALTER statements that belong into this CREATE TABLE."""
+    counting: set[str] = msgspec.field(default_factory=set)
+    """Folded names of the columns that later ALTER statements let count."""
 
     def render(self) -> str:
         """The text, with the added constraints inside the column list."""
@@ -84,9 +94,8 @@ class Ddl:
             lines = next(self._copied, 0)
             self._reject(statement, "copy_skipped", f"{lines} lines of data were not read")
             return
-        if _counts_in_another_dialect(sql) and self._translate(
-            connection, statement, "it takes the counting column's word for a type"
-        ):
+        counts = statement.counting or _counts_in_another_dialect(sql)
+        if counts and self._translate(connection, statement, _NOT_COUNTING):
             return
         try:
             self.wrote_rows |= run_statement(connection, sql) > 0
@@ -108,7 +117,9 @@ class Ddl:
         )
 
         dialect = guess_dialect(statement.text, self._stated)
-        translated = to_sqlite(statement.text, dialect, added=statement.constraints)
+        translated = to_sqlite(
+            statement.text, dialect, added=statement.constraints, counting=statement.counting
+        )
         if translated is None:
             return False
         attempt = msgspec.structs.replace(statement, text=translated.text)
@@ -122,8 +133,8 @@ class Ddl:
         return True
 
     def _fold_alterations(self, statements: list[Statement]) -> list[Statement]:
-        """SQLite cannot add a key to a table: the clause goes into its CREATE TABLE."""
-        alterations = [s for s in statements if _ADDS_KEY.match(s.text, _start(s.text))]
+        """SQLite cannot add a key or a counter to a table: they go into its CREATE TABLE."""
+        alterations = [s for s in statements if _ALTERS.match(s.text, _start(s.text))]
         if not alterations:
             return statements
         from envbuild.sql.files.transpile import added_constraints, guess_dialect
@@ -132,6 +143,13 @@ class Ddl:
         dialect = guess_dialect(self._text, self._stated)
         folded = set()
         for alteration in alterations:
+            if counts := _COUNTS_LATER.match(alteration.text, _start(alteration.text)):
+                table = counts["table"].rpartition(".")[2]
+                if target := created.get(fold_name(unquote(table))):
+                    target.counting.add(fold_name(unquote(counts["column"])))
+                    folded.add(alteration.index)
+                    self._note(alteration, "folded", f"into CREATE TABLE {table}")
+                continue
             found = added_constraints(alteration.text, dialect)
             target = created.get(fold_name(found[0])) if found else None
             if found is None or target is None:

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from envbuild.sql.connect import open_private
 from envbuild.sql.files.dump_text import stated_dialect
+from envbuild.sql.names import fold_name
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot say is ours to report
 
@@ -92,17 +93,24 @@ def guess_dialect(text: str, stated: str = "") -> str:
     return "mysql"
 
 
-def to_sqlite(statement: str, dialect: str, *, added: Iterable[str] = ()) -> Translation | None:
+def to_sqlite(
+    statement: str, dialect: str, *, added: Iterable[str] = (), counting: Iterable[str] = ()
+) -> Translation | None:
     """`statement` in SQLite's words, or None where sqlglot cannot read it.
 
-    Its strings are SQLite's already (`read_dump`). `added` are constraints that its CREATE TABLE
-    gets besides. A default, CHECK or computed column that SQLite cannot take is left out and
-    named; the others stay.
+    Its strings are SQLite's already (`read_dump`). Of a CREATE TABLE, `added` are constraints that
+    it gets besides, `counting` its columns (folded names) that a later statement lets count. A
+    default, CHECK or computed column that SQLite cannot take is left out and named; the others
+    stay.
     """
     tree = _parse(statement, dialect)
     if tree is None or isinstance(tree, exp.Command):
         return None
     try:
+        for column in tree.find_all(exp.ColumnDef):
+            if fold_name(column.name) in counting:
+                kind = exp.AutoIncrementColumnConstraint()
+                column.append("constraints", exp.ColumnConstraint(kind=kind))
         return _render(tree, list(added))
     except _UNREADABLE:
         return None
