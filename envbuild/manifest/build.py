@@ -21,7 +21,7 @@ from envbuild.manifest.configuration import (
     remove_other,
 )
 from envbuild.manifest.hand_out import hand_out_questions, remove_questions
-from envbuild.manifest.layout import FORMAT, INDEX_FILE, LOCK_FILE, PARTS_FOLDER
+from envbuild.manifest.layout import FORMAT, LOCK_FILE, MANIFEST_FILE, PARTS_FOLDER
 from envbuild.manifest.make_part import PartCounts, make_part
 from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
 from envbuild.manifest.parts import Part, VariantMaker, plan_parts
@@ -79,7 +79,7 @@ def build_manifest(
     if replace and shard is not None:
         raise UsageError("--replace goes without --shard: other shards may be building there")
     configuration = configuration_of(settings, corpora)
-    if not replace and (out / INDEX_FILE).is_file():
+    if not replace and (out / MANIFEST_FILE).is_file():
         return _read_complete(out, configuration)
     folder = out / PARTS_FOLDER
     with writing(folder):
@@ -88,7 +88,7 @@ def build_manifest(
     with only_writer(folder, file=LOCK_FILE, of=out, shared=shard is not None):
         if replace:
             remove_other(out, configuration)
-            if (out / INDEX_FILE).is_file():
+            if (out / MANIFEST_FILE).is_file():
                 return _read_complete(out, configuration)
         _begin(folder, configuration)
         parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
@@ -161,4 +161,4 @@ def _write_index(
         "versions": VERSIONS,
     }
     encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
-    write_bytes(out / INDEX_FILE, encoded + b"\n")
+    write_bytes(out / MANIFEST_FILE, encoded + b"\n")

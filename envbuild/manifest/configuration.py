@@ -11,8 +11,8 @@ from envbuild.io.files import writing
 from envbuild.manifest.layout import (
     FORMAT,
     GOLD_FILE,
-    INDEX_FILE,
     LOCK_FILE,
+    MANIFEST_FILE,
     PARTS_FOLDER,
     READABLE,
     REJECTS_FILE,
@@ -40,13 +40,13 @@ def check_same(before: dict[str, Any], now: dict[str, Any], opening: str) -> Non
 def read_index(out: Path) -> dict[str, Any]:
     """manifest.json of a folder that has one. Raises ConfigurationError for another file."""
     try:
-        index = msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=dict[str, Any])
+        index = msgspec.json.decode((out / MANIFEST_FILE).read_bytes(), type=dict[str, Any])
     except msgspec.MsgspecError:
         index = {}
     parts = (index.get("configuration"), index.get("counts"))
     if index.get("format") not in READABLE or not all(isinstance(part, dict) for part in parts):
         raise ConfigurationError(
-            f"{out / INDEX_FILE} is no manifest's ({FORMAT}): choose another --out"
+            f"{out / MANIFEST_FILE} is no manifest's ({FORMAT}): choose another --out"
         )
     return index
 
@@ -74,10 +74,10 @@ def remove_other(out: Path, configuration: dict[str, Any]) -> None:
                     shutil.rmtree(part)
                 elif part.name != LOCK_FILE:
                     part.unlink()
-        if (out / INDEX_FILE).is_file() and _differences(
+        if (out / MANIFEST_FILE).is_file() and _differences(
             read_index(out)["configuration"], configuration
         ):
-            (out / INDEX_FILE).unlink()  # first: without it the folder is not called complete
+            (out / MANIFEST_FILE).unlink()  # first: without it the folder is not called complete
             for file in (ROWS_FILE, GOLD_FILE, REJECTS_FILE, VARIANTS_FILE):
                 (out / file).unlink(missing_ok=True)
 

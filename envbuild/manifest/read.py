@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import iter_records, open_parquet
-from envbuild.manifest.layout import GOLD_FILE, INDEX_FILE, PARTS_FOLDER, READABLE, ROWS_FILE
+from envbuild.manifest.layout import GOLD_FILE, MANIFEST_FILE, PARTS_FOLDER, READABLE, ROWS_FILE
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.forks import renew_in_children
@@ -32,13 +32,13 @@ def open_manifest(path: Path) -> Manifest:
     root = Path(path)
     if root.name == ROWS_FILE and root.is_file():
         root = root.parent
-    index_file = root / INDEX_FILE
+    index_file = root / MANIFEST_FILE
     if not index_file.is_file():
         if not root.is_dir():
             raise CorpusFolderError(f"no manifest at {root}: there is no such folder")
         if (root / PARTS_FOLDER).is_dir():
             raise CorpusFolderError(f"{root} is unfinished: run `envbuild manifest` again")
-        raise CorpusFolderError(f"{root} holds no manifest: {INDEX_FILE} is missing")
+        raise CorpusFolderError(f"{root} holds no manifest: {MANIFEST_FILE} is missing")
     try:
         index = msgspec.json.decode(index_file.read_bytes(), type=dict[str, Any])
     except msgspec.DecodeError as e:

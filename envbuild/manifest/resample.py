@@ -17,7 +17,7 @@ from envbuild.io.files import atomic_path, write_bytes
 from envbuild.io.parquet import write_records
 from envbuild.manifest.layout import (
     GOLD_FILE,
-    INDEX_FILE,
+    MANIFEST_FILE,
     REJECT_SCHEMA,
     REJECTS_FILE,
     ROW_SCHEMA,
@@ -58,8 +58,8 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
         "extra": size.extra,
         "of": manifest.index.get("configuration"),
     }
-    if (out / INDEX_FILE).is_file():
-        before = msgspec.json.decode((out / INDEX_FILE).read_bytes())
+    if (out / MANIFEST_FILE).is_file():
+        before = msgspec.json.decode((out / MANIFEST_FILE).read_bytes())
         if before.get("configuration") != configuration:
             raise ConfigurationError(f"{out} holds another manifest: choose another --out")
         return int(before["counts"]["rows"])
@@ -78,7 +78,7 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
         "parts": 1,
         "versions": VERSIONS,
     }
-    write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index)) + b"\n")
+    write_bytes(out / MANIFEST_FILE, msgspec.json.format(msgspec.json.encode(index)) + b"\n")
     return count
 
 

@@ -60,7 +60,7 @@ def summed_health(golds: Iterable[GoldHealth]) -> GoldHealth:
     return GoldHealth(**totals)
 
 
-def finding_order(finding: Finding) -> tuple[object, ...]:
+def finding_order(finding: Finding) -> tuple[str | int, ...]:
     """Errors first, then by check, database, table and question."""
     return (
         _SEVERITY_ORDER[finding.severity],

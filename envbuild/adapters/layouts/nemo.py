@@ -5,7 +5,7 @@ from typing import Any
 from envbuild.adapters.layouts.rows import Asked
 from envbuild.episode.tools import tool_schemas
 
-AGENT = "envbuild_agent"
+NEMO_AGENT = "envbuild_agent"
 """The agent of pipelines/trainers/nemo/envbuild.yaml."""
 
 
@@ -17,7 +17,7 @@ def lay_out(asked: Asked) -> dict[str, Any]:
     ]
     return {
         "responses_create_params": {"input": asked.prompt, "tools": tools},
-        "agent_ref": {"type": "responses_api_agents", "name": AGENT},
+        "agent_ref": {"type": "responses_api_agents", "name": NEMO_AGENT},
         "row_id": asked.row.row_id,
         "schedule_step": asked.ticket.schedule_step,
         "schedule_slot": asked.ticket.schedule_slot,

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from envbuild.adapters.layouts.rows import PROMPT, Asked
 
-AGENT = "envbuild"
+VERL_AGENT = "envbuild"
 """The name under which the agent loop registers."""
 SCHEMA = pa.schema(
     [
@@ -46,7 +46,7 @@ def lay_out(asked: Asked) -> dict[str, Any]:
             "row_id": asked.row.row_id,
             "env_json": asked.env_json,
         },
-        "agent_name": AGENT,
+        "agent_name": VERL_AGENT,
         "schedule_step": asked.ticket.schedule_step,
         "schedule_slot": asked.ticket.schedule_slot,
         "env_json": asked.env_json,

@@ -13,7 +13,7 @@ import msgspec
 
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.layouts.verl import AGENT
+from envbuild.adapters.layouts.verl import VERL_AGENT
 from envbuild.adapters.rendezvous import Rendezvous
 from envbuild.adapters.rollouts import Rollouts, candidate_number, shared_rollouts
 from envbuild.episode.chat import HubTokenizer
@@ -41,7 +41,7 @@ _meetings: dict[int, Rendezvous[TokenEpisode, Played]] = {}
 """One meeting place an event loop: verl makes an agent loop object for every episode."""
 
 
-@register(AGENT)
+@register(VERL_AGENT)
 class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not installed where types are checked
     """One episode of a manifest row."""
 
