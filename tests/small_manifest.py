@@ -12,7 +12,7 @@ from envbuild.manifest.layout import (
     FORMAT,
     GOLD_FILE,
     GOLD_SCHEMA,
-    INDEX_FILE,
+    MANIFEST_FILE,
     ROW_SCHEMA,
     ROWS_FILE,
 )
@@ -86,7 +86,7 @@ def write_small_manifest(root: Path) -> Path:
     write_records(manifest / ROWS_FILE, rows, ROW_SCHEMA)
     write_records(manifest / GOLD_FILE, golds, GOLD_SCHEMA)
     index = {"format": FORMAT, "versions": {"sqlite": SQLITE_VERSION}}
-    (manifest / INDEX_FILE).write_bytes(msgspec.json.encode(index))
+    (manifest / MANIFEST_FILE).write_bytes(msgspec.json.encode(index))
     return manifest
 
 

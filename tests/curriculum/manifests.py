@@ -12,7 +12,7 @@ from envbuild.manifest.layout import (
     FORMAT,
     GOLD_FILE,
     GOLD_SCHEMA,
-    INDEX_FILE,
+    MANIFEST_FILE,
     ROW_SCHEMA,
     ROWS_FILE,
 )
@@ -83,6 +83,6 @@ def write_manifest(folder: Path, rows: Iterable[ManifestRow]) -> Path:
     write_records(folder / ROWS_FILE, ordered, ROW_SCHEMA)
     write_records(folder / GOLD_FILE, golds, GOLD_SCHEMA)
     write_bytes(
-        folder / INDEX_FILE, msgspec.json.encode({"format": FORMAT, "edges": {"c": list(EDGES)}})
+        folder / MANIFEST_FILE, msgspec.json.encode({"format": FORMAT, "edges": {"c": list(EDGES)}})
     )
     return folder

@@ -22,7 +22,7 @@ from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.parquet import read_records, write_records
 from envbuild.manifest.build import build_manifest
-from envbuild.manifest.layout import GOLD_FILE, GOLD_SCHEMA, INDEX_FILE, ROW_SCHEMA, ROWS_FILE
+from envbuild.manifest.layout import GOLD_FILE, GOLD_SCHEMA, MANIFEST_FILE, ROW_SCHEMA, ROWS_FILE
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
@@ -67,9 +67,9 @@ def made_by(manifest: Path, version: str) -> Path:
 
 
 def change_index(manifest: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    index = json.loads((manifest / INDEX_FILE).read_text())
+    index = json.loads((manifest / MANIFEST_FILE).read_text())
     change(index)
-    (manifest / INDEX_FILE).write_text(json.dumps(index))
+    (manifest / MANIFEST_FILE).write_text(json.dumps(index))
 
 
 def store_other_result(manifest: Path, rows: Rows = ((99,),)) -> None:

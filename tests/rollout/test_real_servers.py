@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from envbuild import Agent
 from envbuild.cli.app import app
-from envbuild.cli.rollout_command import printable
 from envbuild.io.episodes import iter_episodes
+from envbuild.records.counted import printable
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.rollout.generate import ServerGenerate
 from envbuild.rollout.window import Overflow, read_overflow
@@ -57,7 +57,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_manifest(tmp_path_factory.mktemp("music"))
 
 
-def _one_episode(server: PolicyServer, manifest: Path, out: Path) -> Episode:
+def _one_episode(server: PolicyServer, manifest: Path, out: Path, *, exit_code: int = 0) -> Episode:
     row = server.rows[0].row_id
     with server as base_url:
         found = runner.invoke(
@@ -67,7 +67,7 @@ def _one_episode(server: PolicyServer, manifest: Path, out: Path) -> Episode:
                 *("--row", row, "--episodes", "1", "--out", str(out), "--json"),
             ],
         )
-    assert found.exit_code == 0, found.output
+    assert found.exit_code == exit_code, found.output
     return next(iter_episodes(out))
 
 
@@ -85,10 +85,10 @@ def test_a_window_that_the_turns_fill_is_a_spent_budget(manifest: Path, tmp_path
     assert episode.sql == roomy.rows[0].gold_sql
 
 
-def test_a_prompt_that_never_fits_is_the_policys_failure(manifest: Path, tmp_path: Path) -> None:
-    episode = _one_episode(StrictServer(manifest, window=20), manifest, tmp_path)
-    assert episode.ended_by is EndedBy.POLICY_ERROR
-    assert episode.error == "the server's window of 20 tokens is full"
+def test_a_prompt_that_never_fits_is_the_servers_failure(manifest: Path, tmp_path: Path) -> None:
+    episode = _one_episode(StrictServer(manifest, window=20), manifest, tmp_path, exit_code=1)
+    assert episode.ended_by is EndedBy.SERVER_ERROR
+    assert "the server's window of 20 tokens" in episode.error
 
 
 @pytest.mark.parametrize(
