@@ -8,6 +8,7 @@ zeros, signs, exponents, blanks, digits past what a float holds; not the zeros t
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
 from envbuild.sql.connect import open_private
@@ -35,6 +36,7 @@ class Changed(NamedTuple):
     cells: int
 
 
+@cache
 def affinity_of(declared: str) -> str:
     """SQLite's column affinity by its own rules: integer, text, blob, real or numeric."""
     upper = declared.upper()
@@ -49,7 +51,11 @@ def affinity_of(declared: str) -> str:
 
 def changed_cells(values: Sequence[Any], affinity: str) -> Changed | None:
     """What a numeric column stores otherwise than given; None where it is nothing."""
-    stored = dict(_stored_otherwise(_suspects(values, affinity), affinity))
+    kinds = set(map(type, values))
+    if str not in kinds and not (affinity == "real" and int in kinds):
+        return None
+    suspects = _suspects(values, kinds, affinity)
+    stored = dict(_stored_otherwise(suspects, affinity)) if suspects else {}
     places = [i for i, value in enumerate(values) if value in stored] if stored else []
     if not places:
         return None
@@ -57,8 +63,7 @@ def changed_cells(values: Sequence[Any], affinity: str) -> Changed | None:
     return Changed(places[0], first, stored[first], len(places))
 
 
-def _suspects(values: Sequence[Any], affinity: str) -> set[Any]:
-    kinds = set(map(type, values))
+def _suspects(values: Sequence[Any], kinds: set[type], affinity: str) -> set[Any]:
     found: set[Any] = set()
     if str in kinds:
         texts = values if len(kinds) == 1 else [v for v in values if type(v) is str]
@@ -69,8 +74,6 @@ def _suspects(values: Sequence[Any], affinity: str) -> set[Any]:
 
 
 def _stored_otherwise(suspects: set[Any], affinity: str) -> Iterator[tuple[Any, Any]]:
-    if not suspects:
-        return
     connection = open_private()
     try:
         connection.execute(f"CREATE TABLE t(v {affinity})")

@@ -222,11 +222,12 @@ class TableLoad:
             self.undecodable -= sum(as_text)
             self._refuse(positions[refusal.position], refusal.reason, refusal.detail)
         for place, name in enumerate(names):
-            if self._affinities[name] in ("text", "blob"):
+            affinity = self._affinities[name]
+            if affinity == "text" or affinity == "blob":
                 continue
             column = list(map(itemgetter(place), values))
-            if changed := changed_cells(column, self._affinities[name]):
-                said = f"{name} ({self._affinities[name]}): {changed.given!r} is {changed.stored!r}"
+            if changed := changed_cells(column, affinity):
+                said = f"{name} ({affinity}): {changed.given!r} is {changed.stored!r}"
                 position = positions[changed.position]
                 self._note_column("changed_by_affinity", name, position, said, changed.cells)
 
