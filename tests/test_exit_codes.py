@@ -128,7 +128,7 @@ def test_an_output_that_cannot_be_written_is_a_sentence(
             check=False,
         )
     assert found.returncode == 2
-    assert found.stderr == "envbuild: cannot write the output: No space left on device\n"
+    assert found.stderr == "envbuild: cannot write the output, /dev/full: No space left on device\n"
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from envbuild.cli.options import (
     SeedOption,
     ShardOption,
     WorkersOption,
+    folder_path,
     print_json,
     warn,
 )
@@ -36,7 +37,12 @@ def register(app: typer.Typer) -> None:
     def amplify(
         corpus: CorpusArgument,
         out: Annotated[
-            Path, typer.Option("--out", help="Folder the amplified corpora go into, one each.")
+            Path,
+            typer.Option(
+                "--out",
+                callback=folder_path,
+                help="Folder the amplified corpora go into, one each.",
+            ),
         ],
         rows: Annotated[
             str,

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 import envbuild.cli
 from envbuild import __version__
 from envbuild.cli.options import BUG, INTERRUPTED, PIPE_CLOSED, USAGE, warn
-from envbuild.cli.streams import drop_stdout, prepare_streams
+from envbuild.cli.streams import drop_stdout, name_stdout, prepare_streams
 from envbuild.errors import EnvbuildError, OperatorError
 
 RESUMED = frozenset(("amplify", "demo", "manifest", "materialize", "rollout", "run"))
@@ -95,12 +95,27 @@ def main() -> None:
             _end_unread()
         if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             _end_as_bug()
+        what = f"cannot use {e.filename}" if e.filename else f"cannot write {name_stdout()}"
         drop_stdout()
-        what = f"cannot use {e.filename}" if e.filename else "cannot write the output"
         warn(f"envbuild: {what}: {e.strerror}")
         sys.exit(USAGE)
-    except Exception:  # noqa: BLE001 - the one place where our own bugs end
-        _end_as_bug()
+    except MemoryError:
+        warn("envbuild: there is not enough memory: use fewer --workers, or a larger machine")
+        sys.exit(USAGE)
+    except Exception as e:  # noqa: BLE001 - the one place where our own bugs end
+        if not _is_rays(e):
+            _end_as_bug()
+        first = (str(e).strip() or type(e).__name__).splitlines()[0]
+        warn(f"envbuild: Ray failed: {first}; start it again, or use --engine local")
+        sys.exit(USAGE)
+
+
+def _is_rays(error: Exception) -> bool:
+    """Whether Ray itself failed, not what a task of it ran."""
+    kinds = type(error).__mro__
+    return any(k.__module__.partition(".")[0] == "ray" for k in kinds) and not any(
+        k.__name__ == "RayTaskError" for k in kinds
+    )
 
 
 def _say_interrupted() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import JsonOption, QuietOption, print_json, warn
+from envbuild.cli.options import JsonOption, QuietOption, folder_path, print_json, warn
 
 if TYPE_CHECKING:
     from envbuild.cli.run_command import EndedStage
@@ -17,7 +17,10 @@ def register(app: typer.Typer) -> None:
     @app.command("demo")
     def demo(
         out: Annotated[
-            Path, typer.Option("--out", help="Work folder; an earlier demo there is resumed.")
+            Path,
+            typer.Option(
+                "--out", callback=folder_path, help="Work folder; an earlier demo there is resumed."
+            ),
         ] = Path("envbuild-demo"),
         quiet: QuietOption = False,
         json: JsonOption = False,

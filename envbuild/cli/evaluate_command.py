@@ -10,6 +10,8 @@ from envbuild.cli.options import (
     JsonOption,
     RerunGoldsOption,
     SeedOption,
+    file_path,
+    folder_path,
     print_json,
     warn,
 )
@@ -56,13 +58,18 @@ def evaluate(
     rerun_golds: RerunGoldsOption = False,
     seed: SeedOption = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for evaluation.parquet and .json.")
+        Path | None,
+        typer.Option(
+            "--out", callback=folder_path, help="Folder for evaluation.parquet and .json."
+        ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")
+        Path | None,
+        typer.Option("--html", callback=file_path, metavar="FILE", help="One self-contained page."),
     ] = None,
     metrics: Annotated[
-        Path | None, typer.Option("--metrics", metavar="FILE", help="A JSON line a metric.")
+        Path | None,
+        typer.Option("--metrics", callback=file_path, metavar="FILE", help="A JSON line a metric."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

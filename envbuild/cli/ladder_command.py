@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import JsonOption, RerunGoldsOption, print_json, warn
+from envbuild.cli.options import (
+    JsonOption,
+    RerunGoldsOption,
+    file_path,
+    folder_path,
+    print_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from envbuild.records.evaluation import Rung
@@ -19,10 +26,14 @@ def register(app: typer.Typer) -> None:
 def ladder(
     manifest: Annotated[Path, typer.Argument(help="A manifest folder.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Ladder folder; default: MANIFEST/ladder.")
+        Path | None,
+        typer.Option(
+            "--out", callback=folder_path, help="Ladder folder; default: MANIFEST/ladder."
+        ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")
+        Path | None,
+        typer.Option("--html", callback=file_path, metavar="FILE", help="One self-contained page."),
     ] = None,
     rerun_golds: RerunGoldsOption = False,
     json: JsonOption = False,

@@ -8,16 +8,20 @@ import typer
 from envbuild.cli.options import (
     FINDINGS,
     OK,
+    USAGE,
     EngineOption,
     JsonOption,
     QuietOption,
     ShardOption,
     WorkersOption,
+    folder_path,
     print_json,
     warn,
 )
+from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
+    from envbuild.corpora.source import Source
     from envbuild.materialize.corpus import CorpusSummary
 
 _SHOWN_REASONS = 8
@@ -39,7 +43,10 @@ def register(app: typer.Typer) -> None:
             ),
         ],
         out: Annotated[
-            Path, typer.Option("--out", help="Folder the corpora go into, one folder each.")
+            Path,
+            typer.Option(
+                "--out", callback=folder_path, help="Folder the corpora go into, one folder each."
+            ),
         ] = Path("corpus"),
         reader: Annotated[
             str, typer.Option("--reader", help="auto, sqale, payload, synsql, bird, spider or hub.")
@@ -111,7 +118,39 @@ def register(app: typer.Typer) -> None:
             print_json("materialize", {"built": built, "failed": failed, "corpora": summaries})
         else:
             _show(summaries, name)
-        raise typer.Exit(FINDINGS if failed else OK)
+        raise typer.Exit(_exit_code(summaries, sources))
+
+
+def _exit_code(summaries: "list[CorpusSummary]", sources: "list[Source]") -> int:
+    """2 where no database could be read, 1 where some or every question was refused, else 0."""
+    failed = sum(summary.failed for summary in summaries)
+    code = FINDINGS if failed else OK
+    for found, source in zip(summaries, sources, strict=True):
+        if found.complete and found.databases and not found.questions:
+            warn(f"{found.name}: {_why_no_questions(found, source)}")
+            code = FINDINGS if found.questions_refused else code
+    built = sum(summary.databases for summary in summaries)
+    if failed and not built and all(summary.complete for summary in summaries):
+        warn("none of the databases could be built: rejects.parquet says why")
+        return USAGE
+    return code
+
+
+def _why_no_questions(summary: "CorpusSummary", source: "Source") -> str:
+    """Whether there were none, or why all were refused: by the keys of the first record."""
+    if not summary.questions_refused:
+        return "databases without questions"
+    said = f"{counted(summary.questions_refused, 'question')} offered, all refused"
+    file = next((file for file in source.files if file.suffix in (".json", ".jsonl")), None)
+    if file is None:
+        return f"{said}: rejects.parquet says why"
+    from envbuild.io.json_stream import RawRecord, iter_json
+
+    keys = ", ".join(next(iter_json(file, RawRecord), {})) or "none"
+    return (
+        f"{said}: {file.name} has the keys {keys}; a question needs db_id, question, and its SQL "
+        "under SQL, query or sql"
+    )
 
 
 def _show(summaries: "list[CorpusSummary]", name: str | None) -> None:

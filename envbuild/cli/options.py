@@ -67,6 +67,24 @@ RerunGoldsOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
 
+def file_path(path: Path | None) -> Path | None:
+    """Callback of an option that names a file to write: what cannot be one is said at once."""
+    from envbuild.io.files import check_file
+
+    if path is not None:
+        check_file(Path(path))
+    return path
+
+
+def folder_path(path: Path | None) -> Path | None:
+    """Callback of an option that names a folder to write into."""
+    from envbuild.io.files import check_folder
+
+    if path is not None:
+        check_folder(Path(path))
+    return path
+
+
 def print_json(command: str, document: dict[str, Any]) -> None:
     """The one JSON document of a `--json` run: format and versions, then the command's own keys."""
     from envbuild.sql.connect import VERSIONS

@@ -12,6 +12,7 @@ from envbuild.cli.options import (
     LimitOption,
     QuietOption,
     WorkersOption,
+    folder_path,
     print_json,
     warn,
 )
@@ -25,7 +26,10 @@ def register(app: typer.Typer) -> None:
         sqlite_dir: Annotated[
             Path, typer.Argument(help="A folder of SQLite files, one file, or a corpus folder.")
         ],
-        out: Annotated[Path, typer.Option("--out", help="Folder the Parquet files go into.")],
+        out: Annotated[
+            Path,
+            typer.Option("--out", callback=folder_path, help="Folder the Parquet files go into."),
+        ],
         workers: WorkersOption = None,
         limit: LimitOption = None,
         json: JsonOption = False,

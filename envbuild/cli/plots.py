@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import UsageError
-from envbuild.io.files import atomic_path
+from envbuild.io.files import atomic_path, check_file
 
 FORMATS = ("png", "svg")
 COLOURS = ("#4477AA", "#228833", "#CC6677", "#AA8800", "#66AADD", "#AA3377")
@@ -14,7 +14,11 @@ INK, FAINT = "#333333", "#888888"
 
 
 def check_plot_path(path: Path) -> str:
-    """The image format a file's name asks for. Raises UsageError for any other."""
+    """The image format a file's name asks for.
+
+    Raises UsageError for any other, OutputError where no file can be written there.
+    """
+    check_file(path)
     ending = path.suffix.lower().lstrip(".")
     if ending not in FORMATS:
         raise UsageError(f"a plot is written as .png or .svg, not {path.name!r}")

@@ -16,6 +16,8 @@ from envbuild.cli.options import (
     SeedOption,
     ShardOption,
     WorkersOption,
+    file_path,
+    folder_path,
     print_json,
     warn,
 )
@@ -68,12 +70,17 @@ def preflight(
         float, typer.Option("--gold-seconds", min=0.01, help="Wall clock a gold query may take.")
     ] = 30.0,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write a self-contained page to this file.")
+        Path | None,
+        typer.Option(
+            "--html", callback=file_path, help="Write a self-contained page to this file."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Where findings go; default: the corpus (a plain folder keeps none)."
+            "--out",
+            callback=folder_path,
+            help="Where findings go; default: the corpus (a plain folder keeps none).",
         ),
     ] = None,
     seed: SeedOption = 0,

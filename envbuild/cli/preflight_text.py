@@ -1,5 +1,6 @@
 """Preflight's report as terminal text: rows per table first, then signal, golds, findings."""
 
+import sys
 from collections.abc import Sequence
 
 from envbuild.cli.tables import console, draws_blocks
@@ -63,20 +64,20 @@ def print_signal(signal: SignalSummary) -> None:
         )
     if signal.unscored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in signal.unscored.items())
-        say(cut(f"  without a score: {reasons}", LINE_WIDTH))
+        say(shortened(f"  without a score: {reasons}"))
         if not _LIMITED.isdisjoint(signal.unscored):
             say(_signal_limits())
     if signal.top_alive:
         alive = ", ".join(f"{o.operator} {o.alive}/{o.mutants}" for o in signal.top_alive)
-        say(cut(f"  most often unnoticed: {alive}", LINE_WIDTH))
+        say(shortened(f"  most often unnoticed: {alive}"))
     if signal.example is not None:
         example = signal.example
         rows = counted(example.gold_rows, "row")
-        say(cut(f"  {example.question} ({example.db_id}: {rows})", LINE_WIDTH))
-        say(cut(f"    gold  {_one_line(example.gold_sql)}", LINE_WIDTH))
+        say(shortened(f"  {example.question} ({example.db_id}: {rows})"))
+        say(shortened(f"    gold  {_one_line(example.gold_sql)}"))
         say("    wrong, with the gold's result here, so paid in full:")
         for sql in example.wrong_sql:
-            say(f"          {_around_change(example.gold_sql, sql, LINE_WIDTH - 10)}")
+            say(f"          {_around_change(example.gold_sql, sql, _width() - 10)}")
     say("")
 
 
@@ -124,7 +125,7 @@ def print_findings(report: CorpusReport) -> None:
             continue  # its reasons stand above, under the distribution
         example = found.examples[0]
         where = f"{example.db_id}: " if example.db_id else ""
-        say(cut(f"{' ' * 11}{where}{example.message}", LINE_WIDTH))
+        say(shortened(f"{' ' * 11}{where}{example.message}"))
         if found.severity is EVALUATION_SEVERITIES.get(found.code):
             say(f"{' ' * 11}a warning only: questions for evaluation, on which nobody is trained")
     say("")
@@ -181,6 +182,15 @@ def percent(share: float) -> str:
 def short_name(name: str) -> str:
     """A corpus name that fits its column."""
     return cut(name, NAME_WIDTH)
+
+
+def shortened(text: str) -> str:
+    """One line as wide as a terminal's; whole where it goes into a file or a pipe."""
+    return cut(text, _width())
+
+
+def _width() -> int:
+    return LINE_WIDTH if sys.stdout.isatty() else sys.maxsize
 
 
 def cut(text: str, width: int) -> str:

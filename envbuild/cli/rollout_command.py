@@ -12,6 +12,7 @@ from envbuild.cli.options import (
     QuietOption,
     RerunGoldsOption,
     SeedOption,
+    folder_path,
     print_json,
     warn,
 )
@@ -32,9 +33,9 @@ def rollout(
     manifest: Annotated[Path, typer.Argument(help="A manifest folder.")],
     base_url: Annotated[str, typer.Option("--base-url", help="Such as http://127.0.0.1:8000/v1.")],
     model: Annotated[str, typer.Option("--model", help="The served model's name.")],
-    out: Annotated[Path, typer.Option("--out", help="Episodes folder; resumed.")] = Path(
-        "episodes"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", callback=folder_path, help="Episodes folder; resumed.")
+    ] = Path("episodes"),
     episodes: Annotated[
         int, typer.Option("--episodes", min=1, help="Candidates a row: its group.")
     ] = 8,

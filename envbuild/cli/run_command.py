@@ -14,7 +14,9 @@ from envbuild.cli.options import (
     USAGE,
     EngineOption,
     JsonOption,
+    QuietOption,
     WorkersOption,
+    folder_path,
     print_json,
     warn,
 )
@@ -51,7 +53,9 @@ def register(app: typer.Typer) -> None:
         out: Annotated[
             Path | None,
             typer.Option(
-                "--out", help="Work folder; default: ./envbuild-NAME, where the command is run."
+                "--out",
+                callback=folder_path,
+                help="Work folder; default: ./envbuild-NAME, where the command is run.",
             ),
         ] = None,
         dry_run: Annotated[
@@ -62,6 +66,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         workers: WorkersOption = None,
         engine: EngineOption = "local",
+        quiet: QuietOption = False,
         json: JsonOption = False,
     ) -> None:
         """All stages of a pipeline, each resumed or skipped where it is done.
@@ -72,11 +77,14 @@ def register(app: typer.Typer) -> None:
 
         Example: envbuild run pipelines/demo.toml --dry-run
         """
+        from envbuild.io.files import check_folder
         from envbuild.pipeline.config import read_pipeline
-        from envbuild.pipeline.plan import plan_stages
+        from envbuild.pipeline.plan import check_paths, plan_stages
 
         declared = read_pipeline(pipeline)
         folder = out or Path(f"envbuild-{declared.name}")
+        check_folder(folder)
+        check_paths(declared, beside=pipeline.parent)
         stages = plan_stages(
             declared,
             beside=pipeline.parent,
@@ -84,6 +92,7 @@ def register(app: typer.Typer) -> None:
             until=until,
             workers=workers,
             engine=engine,
+            quiet=quiet,
         )
         if dry_run:
             ended = _planned(stages, folder)

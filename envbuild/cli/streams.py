@@ -4,6 +4,7 @@ import codecs
 import io
 import os
 import sys
+from pathlib import Path
 
 PLAIN_ASCII = "envbuild-ascii"
 
@@ -29,6 +30,15 @@ def drop_stdout() -> None:
     """Sends what is still buffered nowhere, or Python would complain of it once more at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
+
+
+def name_stdout() -> str:
+    """The file that stdout goes into, where it is one that the system names."""
+    try:
+        named = str(Path(f"/proc/self/fd/{sys.stdout.fileno()}").readlink())
+    except (OSError, ValueError):
+        named = ""
+    return f"the output, {named}" if named.startswith("/") else "the output"
 
 
 def _open_nowhere(number: int) -> int:

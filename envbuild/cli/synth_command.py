@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import JsonOption, SeedOption, print_json
+from envbuild.cli.options import JsonOption, SeedOption, folder_path, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -15,7 +15,9 @@ def register(app: typer.Typer) -> None:
     def synth(
         shape: Annotated[str, typer.Argument(help="sqale, synsql or bird.")],
         databases: Annotated[int, typer.Option("--databases", min=0, help="How many databases.")],
-        out: Annotated[Path, typer.Option("--out", help="Folder the source goes into.")],
+        out: Annotated[
+            Path, typer.Option("--out", callback=folder_path, help="Folder the source goes into.")
+        ],
         seed: SeedOption = 0,
         json: JsonOption = False,
     ) -> None:

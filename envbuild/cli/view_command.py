@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import JsonOption, LimitOption, print_json, warn
+from envbuild.cli.options import JsonOption, LimitOption, file_path, print_json, warn
 from envbuild.records.counted import counted
 
 
@@ -17,7 +17,8 @@ def register(app: typer.Typer) -> None:
 def view(
     episodes: Annotated[Path, typer.Argument(help="An episodes folder.")],
     html: Annotated[
-        Path, typer.Option("--html", metavar="FILE", help="Where the page goes.")
+        Path,
+        typer.Option("--html", callback=file_path, metavar="FILE", help="Where the page goes."),
     ] = Path("episodes.html"),
     manifest: Annotated[
         Path | None,

@@ -54,6 +54,32 @@ def output_reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def check_file(path: Path) -> None:
+    """Raises OutputError where no file can be written to `path`: said before any work is done."""
+    if path.is_dir():
+        raise OutputError(f"cannot write {path}: a folder is there already; name a file")
+    _check_above(path)
+
+
+def check_folder(path: Path) -> None:
+    """Raises OutputError where `path` cannot be a folder: said before any work is done."""
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"cannot write {path}: a file is there already; name a folder")
+    _check_above(path)
+
+
+def _check_above(path: Path) -> None:
+    """Raises OutputError where the folder around `path` is none and cannot be made one."""
+    if path.exists():
+        return
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise OutputError(f"cannot write {path}: {above} is a file, not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise OutputError(f"cannot write {path}: {output_reason(refused)}")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes `content` to `path`, whole or not at all."""
     with atomic_path(path) as temporary:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild import __version__
-from envbuild.errors import UnknownNameError
+from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file, write_bytes
 from envbuild.pipeline.config import STAGES, Pipeline
 
@@ -79,17 +79,20 @@ def plan_stages(
     until: str = STAGES[-1],
     workers: int | None = None,
     engine: str = "local",
+    quiet: bool = False,
 ) -> list[PlannedStage]:
     """The stages up to `until`, in running order.
 
     Relative paths of the file count from `beside`, the folder it lies in; everything is written
-    below `out`. `workers` goes before the file's own. Raises UnknownNameError for an unknown stage.
+    below `out`. `workers` goes before the file's own; `quiet` shows no progress bars.
+    Raises UnknownNameError for an unknown stage.
     """
     if until not in STAGES:
         raise UnknownNameError("stage", until, STAGES)
     planned: list[PlannedStage] = []
     spread = _options(("--workers", workers or pipeline.workers))
     spread += _options(("--engine", engine if engine != "local" else None))
+    spread += ["--quiet"] if quiet else []
     before = __version__
     for name, arguments in _commands(pipeline, beside, out):
         before = hashlib.sha256("\0".join((before, *arguments)).encode()).hexdigest()
@@ -98,6 +101,23 @@ def plan_stages(
         if name == until:
             break
     return planned
+
+
+def check_paths(pipeline: Pipeline, *, beside: Path) -> None:
+    """Raises ConfigurationError for a path of the file that leads nowhere.
+
+    A hub id is asked for only when its stage runs.
+    """
+    schedule = pipeline.pool.schedule if pipeline.pool else ""
+    named = [("source.paths", path) for path in pipeline.source.paths if "@" not in path]
+    named += [("preflight.thresholds", pipeline.preflight.thresholds)]
+    named += [("pool.schedule", schedule)] if schedule.endswith(".toml") else []
+    for key, path in named:
+        if path not in ("", DEMO) and not (beside / path).exists():
+            raise ConfigurationError(
+                f"{key} names {path}, but there is no {beside / path}: paths count from the "
+                "pipeline file's folder"
+            )
 
 
 def demo_sources(out: Path) -> Path:

@@ -130,7 +130,7 @@ def test_a_folder_is_no_pipeline_file(tmp_path: Path) -> None:
 
 
 def test_paths_count_from_the_file_and_the_work_folder_from_here(tmp_path: Path) -> None:
-    (tmp_path / "other dir").mkdir()
+    (tmp_path / "other dir" / "data").mkdir(parents=True)
     file = tmp_path / "other dir" / "p.toml"
     file.write_text('format = "envbuild.pipeline/1"\nname = "p"\n[source]\npaths = ["data"]\n')
     planned = json.loads(run(file, "--dry-run", "--json").stdout)

@@ -1,0 +1,181 @@
+"""Output paths and ends of commands: said before any work, in a sentence, with the right code."""
+
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli import app as command_line
+from envbuild.cli.app import app
+from envbuild.cli.preflight_text import shortened
+from envbuild.errors import ConfigurationError, OutputError
+from envbuild.pipeline.config import read_pipeline
+from envbuild.pipeline.plan import plan_stages
+
+runner = CliRunner()
+NOWHERE = "no/such/source"
+FILE_OPTIONS = (
+    ("evaluate", NOWHERE, "--html"),
+    ("evaluate", NOWHERE, "--metrics"),
+    ("ladder", NOWHERE, "--html"),
+    ("preflight", NOWHERE, "--html"),
+    ("view", NOWHERE, "--html"),
+)
+FOLDER_OPTIONS = (
+    ("amplify", NOWHERE, "--rows", "9"),
+    ("demo",),
+    ("evaluate", NOWHERE),
+    ("ladder", NOWHERE),
+    ("materialize", NOWHERE),
+    ("pack", NOWHERE),
+    ("preflight", NOWHERE),
+    ("rollout", NOWHERE, "--base-url", "http://127.0.0.1:9/v1", "--model", "m"),
+    ("run", NOWHERE),
+    ("synth", "bird", "--databases", "1"),
+)
+
+
+@pytest.mark.parametrize("command", FILE_OPTIONS)
+def test_a_file_that_cannot_be_written_is_said_before_any_work(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    for path, said in ((tmp_path, "a folder is there already"), (plain / "x", "is a file, not")):
+        found = runner.invoke(app, [*command, str(path)])
+        assert isinstance(found.exception, OutputError), found.output
+        assert said in str(found.exception)
+
+
+@pytest.mark.parametrize("command", FOLDER_OPTIONS)
+def test_a_folder_that_cannot_be_made_is_said_before_any_work(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    for path, said in ((plain, "a file is there already"), (plain / "x", "is a file, not")):
+        found = runner.invoke(app, [*command, "--out", str(path)])
+        assert isinstance(found.exception, OutputError), found.output
+        assert said in str(found.exception)
+
+
+def write_bird(folder: Path, records: list[dict[str, str]], *, sound: bool = True) -> Path:
+    database = folder / "train_databases" / "pets"
+    database.mkdir(parents=True)
+    if sound:
+        connection = apsw.Connection(str(database / "pets.sqlite"))
+        connection.execute("CREATE TABLE pet (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.close()
+    else:
+        (database / "pets.sqlite").write_bytes(b"no database" * 100)
+    (folder / "train.json").write_text(json.dumps(records))
+    return folder
+
+
+def test_materialize_tells_no_questions_from_refused_ones_and_from_nothing_readable(
+    tmp_path: Path,
+) -> None:
+    wrong = [{"db_id": "pets", "utterance": "?", "sql_text": "SELECT 1"}]
+    right = [{"db_id": "pets", "question": "?", "SQL": "SELECT 1"}]
+    for name, records, sound, code, said in (
+        ("none", [], True, 0, "databases without questions"),
+        (
+            "refused",
+            wrong,
+            True,
+            1,
+            "1 question offered, all refused: train.json has the keys db_id, utterance, sql_text; "
+            "a question needs db_id, question, and its SQL under SQL, query or sql",
+        ),
+        ("unreadable", right, False, 2, "none of the databases could be built"),
+        ("good", right, True, 0, ""),
+    ):
+        source = write_bird(tmp_path / name, records, sound=sound)
+        arguments = ["materialize", str(source), "--out", str(tmp_path / "corpus"), "--workers"]
+        found = runner.invoke(app, [*arguments, "1", "--quiet"])
+        assert found.exit_code == code, (name, found.output, found.exception)
+        assert said in found.stderr, (name, found.stderr)
+
+
+def test_what_goes_into_a_pipe_is_not_cut() -> None:
+    assert shortened("x" * 500) == "x" * 500
+
+
+PIPELINE = 'format = "envbuild.pipeline/1"\nname = "p"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[source]\npaths = ["nothing"]\n', "source.paths names nothing"),
+        (
+            '[source]\npaths = ["demo:"]\n[preflight]\nthresholds = "t.toml"\n',
+            "preflight.thresholds names t.toml",
+        ),
+        (
+            '[source]\npaths = ["demo:", "owner/name@1"]\n[pool]\nschedule = "s.toml"\n',
+            "pool.schedule names s.toml",
+        ),
+    ],
+)
+def test_a_dry_run_checks_its_paths(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "p.toml").write_text(PIPELINE + text)
+    arguments = ["run", str(tmp_path / "p.toml"), "--dry-run", "--out", str(tmp_path / "out")]
+    found = runner.invoke(app, arguments)
+    assert isinstance(found.exception, ConfigurationError), found.output
+    assert said in str(found.exception)
+
+
+def test_a_quiet_run_draws_no_bars_and_runs_no_stage_again(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(PIPELINE + '[source]\npaths = ["demo:"]\n')
+    pipeline = read_pipeline(tmp_path / "p.toml")
+    loud, quiet = (
+        plan_stages(pipeline, beside=tmp_path, out=tmp_path / "out", quiet=quiet)
+        for quiet in (False, True)
+    )
+    assert [stage.digest for stage in loud] == [stage.digest for stage in quiet]
+    assert [s.name for s in quiet if "--quiet" in s.arguments] == [
+        "materialize",
+        "preflight",
+        "manifest",
+    ]
+    arguments = ["run", str(tmp_path / "p.toml"), "--dry-run", "--quiet"]
+    shown = runner.invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert shown.exit_code == 0 and shown.stdout.count("--quiet") == 3
+
+
+class ActorDiedError(Exception):
+    """One of Ray's own, as far as its module tells."""
+
+
+ActorDiedError.__module__ = "ray.exceptions"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (ActorDiedError("the node is gone\nmore"), "Ray failed: the node is gone; start it"),
+        (OSError(28, "No space left on device"), "cannot write the output"),
+        (OSError(28, "No space left on device", "/data/x"), "cannot use /data/x: No space"),
+    ],
+)
+def test_the_machines_faults_are_sentences(
+    error: Exception,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command_line, "app", broken)
+    monkeypatch.setattr(command_line, "drop_stdout", lambda: None)
+    monkeypatch.setattr(command_line, "prepare_streams", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert said in errors and "Traceback" not in errors
