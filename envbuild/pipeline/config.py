@@ -36,6 +36,10 @@ class PreflightSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """A thresholds file, relative to the pipeline file."""
     html: bool = True
     """Write preflight.html beside the corpus."""
+    strict: bool = False
+    """Warnings too make the stage end with 1."""
+    gold_seconds: float | None = None
+    """Wall clock a gold query may take; the command's own where None."""
 
 
 class BucketsSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,13 +59,24 @@ class ManifestSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     full: bool = False
     styles: tuple[str, ...] = ()
     """SQaLe phrasings; all where empty."""
+    leave_out: tuple[str, ...] = ()
+    """Findings whose questions stay out."""
     variants: int = 0
+    limit: int | None = None
 
 
 class PoolSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the trainer draws."""
 
     schedule: str = "synsql"
+    size: int | None = None
+    """Questions in the pool; None: all that the shares allow."""
+    styles: tuple[str, ...] = ()
+    """Phrasings to keep; all where empty."""
+    min_signal: float | None = None
+    weigh_by_signal: bool = False
+    borrow: bool = False
+    """Fill what a bucket lacks from the nearest one."""
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

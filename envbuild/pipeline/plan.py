@@ -200,7 +200,8 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             "preflight",
             corpus,
             *_options(("--signal", preflight.signal), ("--thresholds", thresholds)),
-            *_options(("--html", html)),
+            *_options(("--html", html), ("--gold-seconds", preflight.gold_seconds)),
+            *(["--strict"] if preflight.strict else []),
             *seed,
         ],
     )
@@ -225,16 +226,20 @@ def _commands(pipeline: Pipeline, beside: Path, out: Path) -> Iterator[tuple[str
             *_options(("--distractors", rows.distractors), ("--extra", rows.extra)),
             *(["--full"] if rows.full else []),
             *_options(("--styles", ",".join(rows.styles)), ("--variants", rows.variants or None)),
+            *_options(("--leave-out", ",".join(rows.leave_out)), ("--limit", rows.limit)),
             *seed,
         ],
     )
-    if pipeline.pool is not None:
+    if (pool := pipeline.pool) is not None:
         yield (
             "pool",
             [
                 "pool",
                 manifest,
-                *_options(("--schedule", _schedule(pipeline.pool.schedule, beside))),
+                *_options(("--schedule", _schedule(pool.schedule, beside)), ("--size", pool.size)),
+                *_options(("--styles", ",".join(pool.styles)), ("--min-signal", pool.min_signal)),
+                *(["--weigh-by-signal"] if pool.weigh_by_signal else []),
+                *(["--borrow"] if pool.borrow else []),
                 "--write",
                 *seed,
             ],

@@ -42,3 +42,19 @@ def test_how_many_workers_and_where_makes_no_stage_run_again() -> None:
     for one, other in zip(plain, spread, strict=True):
         added = ("--workers", "3", "--engine", "ray") if one.name in SPREAD else ()
         assert other.arguments == (*one.arguments, *added)
+
+
+def test_a_pipeline_may_set_what_its_commands_take(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(
+        'format = "envbuild.pipeline/1"\nname = "x"\n[source]\npaths = ["demo:"]\n'
+        "[preflight]\nstrict = true\ngold_seconds = 5\n"
+        '[manifest]\nleave_out = ["trivial_gold", "empty_gold"]\nlimit = 7\n'
+        '[pool]\nsize = 9\nstyles = ["verbose"]\nmin_signal = 0.5\n'
+        "weigh_by_signal = true\nborrow = true\n"
+    )
+    planned = plan_stages(read_pipeline(path), beside=tmp_path, out=Path("o"))
+    said = {stage.name: " ".join(stage.arguments) for stage in planned}
+    assert "--gold-seconds 5.0 --strict" in said["preflight"]
+    assert "--leave-out trivial_gold,empty_gold --limit 7" in said["manifest"]
+    assert "--size 9 --styles verbose --min-signal 0.5 --weigh-by-signal --borrow" in said["pool"]
