@@ -17,6 +17,8 @@ from envbuild.sql.names import fold_name
 
 TRIVIAL_CELLS: tuple[Value, ...] = (None, 0, 1, "")
 """Single cells that many wrong queries return too; 0.0 and 1.0 equal 0 and 1."""
+NOTHING_AGGREGATED: tuple[Value, ...] = (None, 0)
+"""What aggregates return over no rows."""
 STORED_ROWS = 50
 """How many rows of a result SQaLe stores."""
 _NEAR = re.compile(r'near "(\w+)": syntax error')
@@ -61,11 +63,14 @@ def empty_gold(gold: GoldSubject) -> Iterator[Draft]:
 
 
 def trivial_gold(gold: GoldSubject) -> Iterator[Draft]:
-    """The gold result is one cell that many wrong queries return too."""
-    rows = gold.result.rows
-    if gold.result.ok and len(rows) == 1 and len(rows[0]) == 1 and rows[0][0] in TRIVIAL_CELLS:
-        shown = "NULL" if rows[0][0] is None else repr(rows[0][0])
-        yield gold.finding("trivial_gold", f"the gold result is the single cell {shown}")
+    """The gold result is one cell, or aggregates over no rows, as many wrong queries return too."""
+    if not gold.result.ok or len(gold.result.rows) != 1:
+        return
+    (row,) = gold.result.rows
+    if all(cell in (TRIVIAL_CELLS if len(row) == 1 else NOTHING_AGGREGATED) for cell in row):
+        shown = ", ".join("NULL" if cell is None else repr(cell) for cell in row)
+        what = "cell" if len(row) == 1 else "row"
+        yield gold.finding("trivial_gold", f"the gold result is the single {what} {shown}")
 
 
 def stored_result_differs(gold: GoldSubject) -> Iterator[Draft]:

@@ -14,7 +14,7 @@ from envbuild.sql.comparing.tolerance import equal_bag_within
 from envbuild.sql.names import fold_name
 from envbuild.sql.undetermined.bare_columns import pin_bare_columns
 from envbuild.sql.undetermined.conditions import INSTANTS, ROW_ORDERS
-from envbuild.sql.undetermined.tie_breaks import limit_sites
+from envbuild.sql.undetermined.tie_breaks import limit_sites, shuffle_ties
 
 SEEDS = tuple(range(12))
 """Seeds under which a query that calls random() runs."""
@@ -33,7 +33,10 @@ def tie_sensitive_gold(gold: GoldSubject) -> Iterator[Draft]:
     if not gold.repeats:
         return
     up, down = gold.limits_broken("ASC"), gold.limits_broken("DESC")
-    if up != down and differ(*map(gold.database.sessions.plain.run, (up, down))):
+    shuffled = shuffle_ties(gold.sql, limit_sites(gold.sql)) if up != down else None
+    if (up != down and differ(*map(gold.database.sessions.plain.run, (up, down)))) or (
+        shuffled is not None and gold.database.sessions.ordered.varies(shuffled)
+    ):
         ordered = all(site.ordered for site in limit_sites(gold.sql))
         why = "rows tie under its ORDER BY" if ordered else "it has no ORDER BY"
         yield gold.finding("tie_sensitive_gold", f"LIMIT keeps another set of rows: {why}")

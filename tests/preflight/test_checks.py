@@ -15,6 +15,7 @@ from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
 from envbuild.records.finding import Severity
 from envbuild.records.preflight import Thresholds
+from envbuild.sql.files.foreign_key_check import check_foreign_keys
 from tests.preflight.corpora import ask, build_corpus
 
 SHOP = """
@@ -323,3 +324,59 @@ def test_text_that_lies_in_a_log_is_looked_through_too(tmp_path: Path) -> None:
     findings = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1).findings
     assert "undecodable_text" in {finding.code for finding in findings}
     writer.close()
+
+
+def test_ties_under_an_offset_are_found_in_the_middle_too(tmp_path: Path) -> None:
+    ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES "
+    sqls = {
+        "offset": "SELECT id FROM t ORDER BY n LIMIT 1 OFFSET 1",
+        "comma": "SELECT id FROM t ORDER BY n LIMIT 1, 1",
+        "inner": "SELECT n FROM t WHERE id = (SELECT id FROM t ORDER BY n LIMIT 1 OFFSET 1)",
+        "whole": "SELECT id FROM t ORDER BY id LIMIT 1 OFFSET 1",
+        "same": "SELECT n FROM t ORDER BY n LIMIT 1 OFFSET 1",
+    }
+    root = build_corpus(
+        tmp_path / "c",
+        {"d": ddl + "(1, 5), (2, 5), (3, 5), (4, 9)"},
+        [ask("d", sql, name) for name, sql in sqls.items()],
+    )
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    found = {f.code: f.findings for f in report.findings}
+    assert found["tie_sensitive_gold"] == 2, "an inner one that changes nothing is none"
+
+
+def test_aggregates_over_no_rows_are_trivial(tmp_path: Path) -> None:
+    ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 5), (2, 0)"
+    sqls = [
+        "SELECT count(*), sum(n), max(n) FROM t WHERE n > 9",
+        "SELECT min(n), avg(n) FROM t WHERE n > 9",
+        "SELECT count(*), max(n) FROM t",
+        "SELECT id, n FROM t WHERE n = 0",
+    ]
+    asked = [ask("d", sql, str(number)) for number, sql in enumerate(sqls)]
+    root = build_corpus(tmp_path / "c", {"d": ddl}, asked)
+    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    assert {f.code: f.findings for f in report.findings}["trivial_gold"] == 2
+
+
+@pytest.mark.parametrize(
+    ("parent", "state"),
+    [
+        ("q (k TEXT); CREATE UNIQUE INDEX qi ON q (k COLLATE NOCASE)", "mismatch"),
+        ("q (k TEXT COLLATE NOCASE); CREATE UNIQUE INDEX qi ON q (k)", "checked"),
+        ("q (k TEXT COLLATE NOCASE); CREATE UNIQUE INDEX qi ON q (k COLLATE BINARY)", "mismatch"),
+        ("q (k TEXT, PRIMARY KEY (k COLLATE NOCASE))", "mismatch"),
+        ("q (k TEXT PRIMARY KEY)", "checked"),
+        ("q (k INTEGER PRIMARY KEY)", "checked"),
+        ("q (k INT PRIMARY KEY) WITHOUT ROWID", "checked"),
+    ],
+)
+def test_a_key_needs_an_index_of_its_column_s_own_collation(parent: str, state: str) -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute(f"CREATE TABLE {parent}; CREATE TABLE d (k REFERENCES q (k))")
+    (check,) = check_foreign_keys(connection)
+    assert check.state == state
+    connection.execute("INSERT INTO d VALUES (NULL)")
+    if state == "mismatch":  # SQLite says the same
+        with pytest.raises(apsw.SQLError, match="mismatch"):
+            connection.execute("PRAGMA foreign_key_check").fetchall()

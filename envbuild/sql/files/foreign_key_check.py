@@ -159,22 +159,31 @@ def _unique_target(
     found = tuple(name for name in wanted if name is not None)
     if len(found) != width:
         return ()
-    if sorted(found) == sorted(primary) or sorted(found) in _unique_indexes(connection, parent):
-        return found
-    return ()
+    unique, keyed = _unique_indexes(connection, parent)
+    row_id = len(primary) == 1 and not keyed  # an INTEGER PRIMARY KEY, which has no index
+    return found if sorted(found) in unique or (row_id and list(found) == primary) else ()
 
 
-def _unique_indexes(connection: apsw.Connection, table: str) -> list[list[str]]:
+def _unique_indexes(connection: apsw.Connection, table: str) -> tuple[list[list[str]], bool]:
+    """The sorted columns of every index that a key may refer to, and whether one is the primary's.
+
+    One whose column has another collation than the table declares is of no use to a key.
+    """
     rows = iter_rows(
         connection,
-        """SELECT l.name, x.name FROM pragma_index_list(?, 'main') AS l, pragma_index_info(l.name)
-        AS x WHERE l."unique" AND NOT l.partial""",
+        """SELECT l.name, l.origin, x.name, x.coll FROM pragma_index_list(?, 'main') AS l,
+        pragma_index_xinfo(l.name) AS x WHERE l."unique" AND NOT l.partial AND x.key""",
         (table,),
     )
     indexes: dict[str, list[str]] = defaultdict(list)
-    for index, column in rows:
+    keyed, useless = False, set()
+    for index, origin, column, collation in rows:
+        keyed = keyed or origin == "pk"
         indexes[index].append(column or "")
-    return [sorted(columns) for columns in indexes.values()]
+        declared = connection.column_metadata("main", table, column)[1] if column else ""
+        if collation.lower() != declared.lower():
+            useless.add(index)
+    return [sorted(columns) for name, columns in indexes.items() if name not in useless], keyed
 
 
 def _side(table: str, columns: tuple[str, ...]) -> str:

@@ -23,11 +23,15 @@ class LimitSite(NamedTuple):
     """Where its keyword stands in the text."""
     ordered: bool
     """An ORDER BY stands before it in the same query."""
+    skips: bool
+    """It skips rows: OFFSET, or a comma."""
 
 
 def limit_sites(sql: str) -> tuple[LimitSite, ...]:
     """Every LIMIT of `sql`, inner queries' and compound ones' too, in text order."""
-    sites = []
+    sites: list[LimitSite] = []
+    # The last LIMIT at each depth, one of which an OFFSET or a comma may belong to.
+    open_limits: list[int | None] = [None]
     # One query (or compound of them) per pair of parentheses; windows never hold a LIMIT.
     ordered = [False]
     after_order = False
@@ -36,12 +40,17 @@ def limit_sites(sql: str) -> tuple[LimitSite, ...]:
         word = text.lower() if kind is Kind.WORD else ""
         if text == "(":
             ordered.append(False)
+            open_limits.append(None)
         elif text == ")" and len(ordered) > 1:
             ordered.pop()
+            open_limits.pop()
         elif after_order and word == "by":
             ordered[-1] = True
         elif word == "limit":
-            sites.append(LimitSite(start, ordered[-1]))
+            open_limits[-1] = len(sites)
+            sites.append(LimitSite(start, ordered[-1], False))
+        elif (word == "offset" or text == ",") and (at := open_limits[-1]) is not None:
+            sites[at] = sites[at]._replace(skips=True)
         after_order = word == "order"
     return tuple(sites)
 
@@ -65,6 +74,16 @@ def break_ties(sql: str, columns: Sequence[tuple[LimitSite, int]], *, direction:
         if count
     ]
     return _spliced(sql, terms)
+
+
+def shuffle_ties(sql: str, sites: Sequence[LimitSite]) -> str | None:
+    """`sql` with the ties of LIMITs that skip rows in the order of `random()`; None without one.
+
+    What lies between the skipped rows and the cut may be the same from both ends, and another
+    in between. A LIMIT of several queries together (UNION) takes no such term: that SQL fails.
+    """
+    terms = [(site, "random()") for site in sites if site.skips]
+    return _spliced(sql, terms) if terms else None
 
 
 def _spliced(sql: str, terms: Sequence[tuple[LimitSite, str]]) -> str:
