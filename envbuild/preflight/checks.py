@@ -38,6 +38,7 @@ GOLD_CHECKS: tuple[GoldCheck, ...] = (
     on_determinacy.clock_gold,
     on_determinacy.random_gold,
     on_determinacy.bare_group_column,
+    on_determinacy.number_as_text,
     on_gold.stored_result_differs,
     on_gold.gold_not_in_relevant_tables,
 )
@@ -77,6 +78,7 @@ SEVERITIES: dict[str, Severity] = {
     "clock_gold": Severity.WARNING,
     "random_gold": Severity.WARNING,
     "bare_group_column": Severity.WARNING,
+    "number_as_text": Severity.WARNING,
     "stored_result_differs": Severity.NOTE,
     "gold_not_in_relevant_tables": Severity.WARNING,
 }

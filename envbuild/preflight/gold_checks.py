@@ -63,7 +63,10 @@ def empty_gold(gold: GoldSubject) -> Iterator[Draft]:
 
 
 def trivial_gold(gold: GoldSubject) -> Iterator[Draft]:
-    """The gold result is one cell, or aggregates over no rows, as many wrong queries return too."""
+    """The gold result is one cell that many wrong queries return too.
+
+    Or one row of aggregates over no rows.
+    """
     if not gold.result.ok or len(gold.result.rows) != 1:
         return
     (row,) = gold.result.rows

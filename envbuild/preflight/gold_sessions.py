@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from envbuild.records.execution import Limits, QueryResult
+from envbuild.records.schema import Schema
 from envbuild.sql.executor import Session
 from envbuild.sql.undetermined.conditions import (
     ClockedSession,
@@ -13,6 +14,7 @@ from envbuild.sql.undetermined.conditions import (
     open_reversed,
     open_seeded,
 )
+from envbuild.sql.undetermined.text_numbers import open_as_numbers
 
 S = TypeVar("S", Session, ClockedSession, ReorderedSession)
 
@@ -23,6 +25,7 @@ class GoldSessions:
     def __init__(self, path: Path, limits: Limits) -> None:
         self._path, self._limits = path, limits
         self._closers: list[Callable[[], None]] = []
+        self._numbers: Session | None = None
 
     @cached_property
     def plain(self) -> Session:
@@ -52,6 +55,13 @@ class GoldSessions:
     def clocked(self) -> ClockedSession:
         """The clock stands where it is told to."""
         return self._closed_at_end(ClockedSession(self._path, limits=self._limits))
+
+    def as_numbers(self, schema: Schema, columns: dict[str, tuple[str, ...]]) -> Session:
+        """Numbers stored as text are read as numbers."""
+        if self._numbers is None:
+            opened = open_as_numbers(self._path, schema, columns, limits=self._limits)
+            self._numbers = self._closed_at_end(opened)
+        return self._numbers
 
     def run_seeded(self, sql: str, seed: int) -> QueryResult:
         """The result when random() follows from `seed`."""

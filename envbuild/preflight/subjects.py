@@ -14,10 +14,11 @@ from envbuild.records.corpus import DatabaseRow, Question, Reject, is_evaluation
 from envbuild.records.execution import Limits, QueryResult
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
-from envbuild.sql.connect import Connection, open_read_only
+from envbuild.sql.connect import Connection, SQLiteError, open_read_only
 from envbuild.sql.files.foreign_key_check import KeyCheck, check_foreign_keys
 from envbuild.sql.text.tokens import Kind, iter_code
 from envbuild.sql.undetermined.conditions import INSTANTS
+from envbuild.sql.undetermined.text_numbers import number_columns
 from envbuild.sql.undetermined.tie_breaks import (
     LimitSite,
     break_ties,
@@ -82,6 +83,16 @@ class DatabaseSubject:
     def key_checks(self) -> list[KeyCheck]:
         """Every declared foreign key and the rows that break it."""
         return check_foreign_keys(self.connection) if self.connection else []
+
+    @cached_property
+    def number_columns(self) -> dict[str, tuple[str, ...]]:
+        """Columns of numbers that are stored as text, by table."""
+        if self.connection is None or self.schema is None:
+            return {}
+        try:
+            return number_columns(self.connection, self.schema)
+        except (SQLiteError, UnicodeDecodeError):
+            return {}
 
     def golds(self) -> Iterator["GoldSubject"]:
         """Each distinct gold query, run once, with the questions that share it."""

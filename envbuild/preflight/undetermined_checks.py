@@ -12,13 +12,21 @@ from envbuild.preflight.subjects import RANDOM_WORDS, GoldSubject, differ
 from envbuild.records.execution import QueryResult
 from envbuild.sql.comparing.tolerance import equal_bag_within
 from envbuild.sql.names import fold_name
+from envbuild.sql.text.tokens import iter_code, unquote
 from envbuild.sql.undetermined.bare_columns import pin_bare_columns
 from envbuild.sql.undetermined.conditions import INSTANTS, ROW_ORDERS
+from envbuild.sql.undetermined.text_numbers import PLACEHOLDERS, named_columns, same_numbers
 from envbuild.sql.undetermined.tie_breaks import limit_sites, shuffle_ties
 
 SEEDS = tuple(range(12))
 """Seeds under which a query that calls random() runs."""
 _GROUP_WORDS = frozenset(("group", "count", "sum", "avg", "min", "max", "total", "group_concat"))
+_TEXT_WORDS = frozenset(
+    (
+        *("like", "glob", "substr", "substring", "instr", "replace", "length", "||"),
+        *("printf", "format", "trim", "ltrim", "rtrim", "group_concat"),
+    )
+)
 _ORDER_WORDS = frozenset(
     (
         *("over", "min", "max", "group_concat", "string_agg"),
@@ -95,6 +103,34 @@ def bare_group_column(gold: GoldSubject) -> Iterator[Draft]:
     if differ(least, greatest):
         message = "SQLite picks any row's value for a column outside GROUP BY"
         yield gold.finding("bare_group_column", message)
+
+
+def number_as_text(gold: GoldSubject) -> Iterator[Draft]:
+    """Numbers stored as text are compared as text: read as numbers, they give another answer."""
+    database = gold.database
+    columns = database.number_columns
+    texts = [unquote(gold.sql[start:end]) for _, start, end in iter_code(gold.sql)]
+    folded = {fold_name(text) for text in texts}
+    if not gold.repeats or not folded & named_columns(columns):
+        return
+    # a gold that takes such a text apart, or names what stands for no value, means it so
+    if folded & (_TEXT_WORDS | set(PLACEHOLDERS) - set("-?.")) or database.schema is None:
+        return
+    read = database.sessions.as_numbers(database.schema, columns)
+    tried = {gold.sql: None, gold.limits_broken("ASC"): None, gold.limits_broken("DESC"): None}
+    here = [database.sessions.plain.run(sql) for sql in tried]
+    there = [read.run(sql) for sql in tried]
+    if not all(result.ok for result in (*here, *there)):
+        return
+    if not any(same_numbers(one.rows, other.rows) for one in here for other in there):
+        shown = f"{_shown(here[0])}, read as numbers {_shown(there[0])}"
+        yield gold.finding("number_as_text", f"numbers stored as text give {shown}")
+
+
+def _shown(result: QueryResult) -> str:
+    if len(result.rows) != 1:
+        return f"{len(result.rows):,} rows"
+    return ", ".join("NULL" if cell is None else repr(cell) for cell in result.rows[0])
 
 
 def _may_follow_row_order(gold: GoldSubject) -> bool:

@@ -380,3 +380,32 @@ def test_a_key_needs_an_index_of_its_column_s_own_collation(parent: str, state: 
     if state == "mismatch":  # SQLite says the same
         with pytest.raises(apsw.SQLError, match="mismatch"):
             connection.execute("PRAGMA foreign_key_check").fetchall()
+
+
+def test_numbers_stored_as_text_are_told_where_they_change_the_answer(tmp_path: Path) -> None:
+    ddl = (
+        "CREATE TABLE car (id INTEGER PRIMARY KEY, power TEXT, zip TEXT, year TEXT);"
+        "INSERT INTO car VALUES (1, '95', '00501', '1999'), (2, '150', '10001', '2001'),"
+        " (3, 'null', '9', '2002'), (4, '200', '12', '2003')"
+    )
+    told = [
+        "SELECT count(*) FROM car WHERE power > 150",
+        "SELECT max(power) FROM car WHERE id < 3",
+        "SELECT avg(power) FROM car",
+        "SELECT id FROM car WHERE power <> 'x' ORDER BY power LIMIT 1",
+    ]
+    quiet = [
+        "SELECT power FROM car WHERE id < 4",
+        "SELECT count(*) FROM car WHERE power = '150'",
+        "SELECT max(zip) FROM car",
+        "SELECT max(year) FROM car WHERE year > '2000'",
+        "SELECT count(*) FROM car WHERE power = 'null'",
+        "SELECT id FROM car WHERE power LIKE '9%'",
+    ]
+    asked = [ask("d", sql, str(number)) for number, sql in enumerate([*told, *quiet])]
+    root = build_corpus(tmp_path / "c", {"d": ddl}, asked)
+    measured = measure_corpora(open_corpora(root), Thresholds(), cached=False)[0]
+    checked = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1)
+    found = {f.question_id: f.message for f in checked.findings if f.code == "number_as_text"}
+    assert sorted(found) == ["0", "1", "2", "3"]
+    assert found["0"] == "numbers stored as text give 3, read as numbers 1"
