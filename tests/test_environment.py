@@ -288,7 +288,7 @@ def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
     with env._reading, records.lock, reward_gold._kept.lock:
         child = os.fork()
         if child == 0:
-            signal.alarm(20)
+            signal.alarm(300)
             os._exit(0 if answered(env, "music/music/0", answer) == 3.0 else 1)
     assert os.waitpid(child, 0)[1] == 0
 

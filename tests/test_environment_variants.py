@@ -52,10 +52,10 @@ def test_only_a_right_answer_waits_for_its_own_variant(env: Environment) -> None
             waits = threads.submit(score, env, "shop", GOLD)
             wrong = threads.submit(score, env, "shop", "SELECT 'no'")
             other = threads.submit(score, env, "kiosk", GOLD)
-            assert (wrong.result(20).reward or 0) < 3.0
-            assert other.result(20).reward == 3.0
+            assert (wrong.result(300).reward or 0) < 3.0
+            assert other.result(300).reward == 3.0
             assert not waits.done()
-        assert waits.result(20).reward == 3.0
+        assert waits.result(300).reward == 3.0
         assert waits.result().variants_scored == 1
     assert (wrong.result().variants_scored, other.result().variants_scored) == (0, 1)
 

@@ -33,7 +33,7 @@ def start(*arguments: str, largest_file: int | None = None) -> subprocess.Popen[
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("source") / "synthetic"
     made = start("synth", "sqale", "--databases", "30", "--out", str(out))
-    assert made.wait(60) == 0
+    assert made.wait(600) == 0
     return out
 
 
@@ -43,13 +43,13 @@ def test_a_file_that_cannot_be_written_is_a_sentence_and_exit_2(
     out = tmp_path / "corpus"
     arguments = ("materialize", str(source), "--out", str(out), "--limit", "2", "--json", "--quiet")
     full = start(*arguments, largest_file=64 * 1024)
-    said, errors = full.communicate(timeout=60)
+    said, errors = full.communicate(timeout=600)
     assert (full.returncode, said) == (2, "")
     assert "cannot write" in errors
     assert "Traceback" not in errors
     assert not list(out.rglob("*.sqlite")) and not list(out.rglob("corpus.json"))
     roomy = start(*arguments)
-    said, _ = roomy.communicate(timeout=60)
+    said, _ = roomy.communicate(timeout=600)
     assert roomy.returncode == 0
     assert '"built": 2' in said
 
@@ -58,17 +58,16 @@ def test_a_stopped_command_ends_with_130_and_goes_on_later(source: Path, tmp_pat
     out = tmp_path / "corpus"
     arguments = ("materialize", str(source), "--out", str(out), "--workers", "1", "--quiet")
     stopped = start(*arguments)
-    deadline = time.monotonic() + 60
-    while not list(out.glob("*/databases/*")) and time.monotonic() < deadline:
+    while not list(out.glob("*/databases/*")) and stopped.poll() is None:
         time.sleep(0.01)
     stopped.send_signal(signal.SIGINT)
-    _, errors = stopped.communicate(timeout=60)
+    _, errors = stopped.communicate(timeout=600)
     assert stopped.returncode == 130
     assert "Traceback" not in errors
     assert errors.splitlines()[-1] == "envbuild: interrupted: run the same command again to go on"
     assert not list(out.rglob("corpus.json"))
     again = start(*arguments)
-    again.communicate(timeout=60)
+    again.communicate(timeout=600)
     assert again.returncode == 0
     assert len(list(out.rglob("*.sqlite"))) == 30
 
@@ -97,7 +96,7 @@ def test_a_file_where_a_folder_should_be_is_a_sentence(
     taken = tmp_path / "taken"
     taken.write_text("")
     made = start(*arguments, "--out", str(taken))
-    _, errors = made.communicate(timeout=60)
+    _, errors = made.communicate(timeout=600)
     assert made.returncode == 2
     assert f"cannot write {taken}" in errors and "Traceback" not in errors
 
@@ -109,7 +108,7 @@ def test_a_manifest_without_its_databases_is_a_sentence(command: str, tmp_path: 
         database.unlink()
     options = ("--out", str(tmp_path / "l")) if command == "ladder" else ("--test", str(alone))
     made = start(command, str(alone), *options)
-    _, errors = made.communicate(timeout=60)
+    _, errors = made.communicate(timeout=600)
     assert made.returncode == 2, errors
     assert "cannot read the database" in errors and "Traceback" not in errors
 
@@ -135,7 +134,7 @@ def test_an_output_that_cannot_be_written_is_a_sentence(
 def corpus(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("corpus")
     made = start("materialize", str(source), "--out", str(out), "--limit", "2", "--quiet")
-    assert made.wait(60) == 0
+    assert made.wait(600) == 0
     return out
 
 
@@ -153,7 +152,7 @@ def test_a_reader_who_has_enough_is_no_answer(arguments: tuple[str, ...], corpus
     assert command.stdout is not None and command.stderr is not None
     command.stdout.close()
     errors = command.stderr.read()
-    assert command.wait(60) == 141
+    assert command.wait(600) == 141
     assert "Broken pipe" not in errors and "Traceback" not in errors
 
 
@@ -198,6 +197,6 @@ def test_an_unknown_engine_is_said_before_anything_runs(
 ) -> None:
     out = () if command in ("preflight", "sample") else ("--out", str(tmp_path / "out"))
     found = start(command, str(corpus), "--engine", "slurm", "--quiet", *out)
-    said, errors = found.communicate(timeout=60)
+    said, errors = found.communicate(timeout=600)
     assert (found.returncode, said) == (2, "")
     assert errors == "envbuild: no engine 'slurm'; known: local, ray\n"

@@ -109,7 +109,7 @@ def test_threads_and_forked_children_share_what_is_built(shop: Path, tmp_path: P
         with store._lock:  # as another thread of the parent may hold it
             child = os.fork()
             if not child:
-                signal.alarm(20)
+                signal.alarm(300)
                 same = store.session(names[0], shop).run("SELECT count(*) FROM item").ok
                 os._exit(0 if same else 1)
         assert os.waitpid(child, 0)[1] == 0

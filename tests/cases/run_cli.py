@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def _cli(outcome: Outcome, *arguments: str) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     outcome.code, outcome.stdout, outcome.stderr = done.returncode, done.stdout, done.stderr
     assert done.returncode != 70, done.stderr
@@ -137,7 +138,7 @@ def _kill_and_compare(outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]
         arguments = ["materialize", str(source), "--name", "cases", "--quiet", "--out"]
         process = subprocess.Popen(
             [sys.executable, "-m", "envbuild", *arguments, str(out)],
-            env=environment(),
+            env=environment(ENVBUILD_KILLED=str(out)),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -147,10 +148,20 @@ def _kill_and_compare(outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        time.sleep(0.2)  # until workers in other sessions have seen their parent's end
+        while _lives(f"ENVBUILD_KILLED={out}"):  # workers in other sessions see their parent's end
+            time.sleep(0.05)
         _cli(outcome, *arguments, str(clean_out))
         assert outcome.code == 0, outcome.stderr
     return _final_files(out), _final_files(clean_out)
+
+
+def _lives(variable: str) -> bool:
+    """Whether a process runs with this in its environment."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # another user's, or over by now
+            if variable.encode() in environ.read_bytes():
+                return True
+    return False
 
 
 def _write_many(outcome: Outcome, count: int) -> None:

@@ -228,7 +228,7 @@ def _check_forbidden(outcomes: Outcomes, expected: Any) -> None:
 def _other_process_can_write(outcomes: Outcomes) -> bool:
     """No lock is held: another process may write while the session is open."""
     command = [sys.executable, "-c", _WRITES, str(outcomes.path)]
-    return subprocess.run(command, capture_output=True, timeout=200).returncode == 0
+    return subprocess.run(command, capture_output=True, timeout=600).returncode == 0
 
 
 def _ran(outcomes: Outcomes) -> list[Ran]:

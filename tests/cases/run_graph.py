@@ -153,7 +153,7 @@ def _sampled_under(hashseed: str, question: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=600,
     )
     return done.stdout
 

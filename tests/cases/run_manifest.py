@@ -291,7 +291,7 @@ def _manifest_under(hashseed: str, folder: Path) -> bytes:
             env=environment(PYTHONHASHSEED=hashseed),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode in (0, 1), done.stderr
     return (out / "manifest" / ROWS_FILE).read_bytes()

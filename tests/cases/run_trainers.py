@@ -332,7 +332,7 @@ def _run_many(outcome: Outcome) -> dict[str, Any]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

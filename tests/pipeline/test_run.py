@@ -20,7 +20,7 @@ def run(pipeline: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "envbuild", "run", str(pipeline), *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "COLUMNS": "80"},
         check=False,
     )

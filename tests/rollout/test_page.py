@@ -46,7 +46,7 @@ def seen(folder: Path, steps: str, *, address: str = "") -> list[tuple[str, str]
     page.write_text(html.replace("</body>", PROBE.replace("STEPS", steps) + "</body>"))
     command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}"]
     command += ["--virtual-time-budget=20000", "--dump-dom", f"file://{page}{address}"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     listed = re.search(r'<pre id="seen">(.*?)</pre>', found.stdout)
     assert listed, "the page's script ended early"
     shown = []

@@ -27,6 +27,7 @@ from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.policies import POLICIES
 from envbuild.testing.server import PolicyServer
 from envbuild.testing.tokenizer import ByteTokenizer
+from tests.rollout.waits import note_waits
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 runner = CliRunner()
@@ -102,7 +103,7 @@ def test_a_kill_loses_nothing_finished(manifest: Path, tmp_path: Path) -> None:
         command += ["--episodes", "40", "--concurrency", "2"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             journal = tmp_path / JOURNAL
-            for _ in range(600):
+            for _ in range(12_000):
                 if journal.exists() and journal.read_bytes().count(b"\n") >= 5:
                     break
                 time.sleep(0.05)
@@ -125,7 +126,7 @@ class HeldServer(PolicyServer):
 
     def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if len(self.requests) >= 8:
-            self.go_on.wait(60)
+            self.go_on.wait(600)
         return super().answer(payload)
 
 
@@ -136,7 +137,7 @@ def test_a_second_rollout_into_the_same_folder_is_refused(manifest: Path, tmp_pa
         command += [str(tmp_path), "--base-url", base_url, "--model", "oracle", "--quiet"]
         command += ["--episodes", "4", "--concurrency", "1", "--row"]
         with subprocess.Popen([*command, "music/music/0"], stdout=subprocess.DEVNULL) as first:
-            for _ in range(600):
+            for _ in range(12_000):
                 if (tmp_path / JOURNAL).exists() and (tmp_path / JOURNAL).stat().st_size:
                     break
                 time.sleep(0.05)
@@ -232,7 +233,7 @@ def test_a_finished_episode_stands_for_one_the_server_failed(tmp_path: Path) -> 
 def test_nothing_is_waited_for_behind_the_last_attempt(
     manifest: Path, monkeypatch: pytest.MonkeyPatch, status: int, requests: int
 ) -> None:
-    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 1.5)
+    waits = note_waits(monkeypatch)
     server = PolicyServer(manifest, failures=dict.fromkeys(range(9), status))
 
     async def ask(base_url: str) -> None:
@@ -242,13 +243,10 @@ def test_nothing_is_waited_for_behind_the_last_attempt(
             request = TextRequest(context="", max_new_tokens=1, stop=())
             await completions.complete(request, seed=0)
 
-    with server as base_url:
-        began = time.monotonic()
-        with pytest.raises(CompletionError, match=f"status {status}"):
-            asyncio.run(ask(base_url))
-    waited = 1.5 * (requests - 1)
-    assert waited <= time.monotonic() - began < waited + 1.4, "one more is 1.5 s at least"
+    with server as base_url, pytest.raises(CompletionError, match=f"status {status}"):
+        asyncio.run(ask(base_url))
     assert len(server.requests) == requests
+    assert waits == [0.5] * (requests - 1)
 
 
 def test_a_trace_shows_the_first_episode_that_is_asked(manifest: Path, tmp_path: Path) -> None:
@@ -469,7 +467,6 @@ def test_many_at_once_stay_bounded(manifest: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["localhost/v1", "ftp://127.0.0.1/v1", "http://[::1/v1"])
 def test_what_is_no_url_is_said_at_once(manifest: Path, tmp_path: Path, url: str) -> None:
-    started = time.monotonic()
     arguments = [
         "rollout",
         str(manifest),
@@ -483,7 +480,6 @@ def test_what_is_no_url_is_said_at_once(manifest: Path, tmp_path: Path, url: str
     found = runner.invoke(app, arguments)
     assert isinstance(found.exception, OperatorError)
     assert "URL" in str(found.exception)
-    assert time.monotonic() - started < 8, "nothing is retried"
 
 
 def test_a_group_of_scripted_episodes_is_no_row_of_copies(manifest: Path, tmp_path: Path) -> None:
@@ -511,7 +507,7 @@ def test_the_scripted_server_is_a_command(manifest: Path, tmp_path: Path) -> Non
         with pytest.raises(OperatorError, match="known: oracle, lazy"):
             roll(manifest, tmp_path / "b", base_url, model="nobody")
         p.send_signal(signal.SIGINT)
-        assert p.wait(10) == 0
+        assert p.wait(600) == 0
     gone = subprocess.run([*command[:3], str(tmp_path / "no")], capture_output=True, text=True)
     assert gone.returncode == 2 and "no manifest" in gone.stderr
 

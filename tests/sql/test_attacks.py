@@ -1,4 +1,4 @@
-"""Hostile statements, all contained: in time, in memory, without a trace in the file."""
+"""Hostile statements, all contained: stopped, in memory, without a trace in the file."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from tests.sql.run_attacks import statement
 ATTACKS = [
     json.loads(line) for line in Path(__file__).with_name("attacks.jsonl").read_text().splitlines()
 ]
-SECONDS = 1.0
-"""The clock's limit, a thirtieth of the default; the other limits are the default ones."""
-TRIES = 3
-"""Runs of a statement, of which one must end within twice the limit: a machine busy with other
-work may hold up any of them, but what is not contained is late every time."""
+SECONDS = 0.4
+"""The clock's limit for what is allowed to meet it, some 75th of the default; every other attack
+must end by itself, so that a busy machine is no reason to fail."""
+HANGS = 600
+"""Seconds after which a run of attacks is killed: none of them was stopped."""
 HEAVY = {"recursion", "join", "value", "opcode", "pattern", "json"}
 """Kinds that are there to last."""
 PEAK_KIB = 640 * 1024
@@ -47,44 +47,29 @@ def build(path: Path) -> Path:
 
 
 def contained(attacks: list[dict[str, Any]], folder: Path, *, context: str, over: str) -> None:
-    """Every attack run by one session over the database's file, or over an episode's view."""
+    """Runs the attacks in one session over the database's file, or over an episode's view."""
     path = build(folder / "victim.db")
-    late = attacks
-    for _ in range(TRIES):
-        late = run(late, path, context=context, over=over)
-        if not late:
-            return
-    raise AssertionError(f"not within {2 * SECONDS} s, {TRIES} times: {late}")
-
-
-def run(
-    attacks: list[dict[str, Any]], path: Path, *, context: str, over: str
-) -> list[dict[str, Any]]:
-    """The attacks that took more than twice the limit; whatever else goes wrong is asserted."""
-    folder, before = path.parent, path.read_bytes()
+    before = path.read_bytes()
     ran = subprocess.run(
         [sys.executable, "-m", "tests.sql.run_attacks", str(path), context, over, str(SECONDS)],
         input="".join(json.dumps(attack) + "\n" for attack in attacks),
         capture_output=True,
         text=True,
         check=True,
+        timeout=HANGS,
         cwd=Path(__file__).parent.parent.parent,
         env={**os.environ, "TMPDIR": str(folder)},
     )
     *found, peak = map(json.loads, ran.stdout.splitlines())
     assert [each["id"] for each in found] == [attack["id"] for attack in attacks]
-    late = []
     for attack, each in zip(attacks, found, strict=True):
         assert each["outcome"] in attack["outcomes"], each
         assert each["next"], f"the next query failed after {each}"
         assert str(folder) not in each["error"] and "victim" not in each["error"], each
         assert over == "file" or not each["leaks"], each
-        if each["seconds"] > 2 * SECONDS:
-            late.append(attack)
     assert peak["own_kib"] < PEAK_KIB and peak["workers_kib"] < PEAK_KIB, peak
     assert path.read_bytes() == before
     assert list(folder.iterdir()) == [path]
-    return late
 
 
 def test_there_are_enough_of_every_kind() -> None:
@@ -99,12 +84,11 @@ def test_quick_attacks(tmp_path: Path, over: str) -> None:
     contained(quick, tmp_path, context="main", over=over)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("context", "over"), [("main", "file"), ("thread", "view"), ("fork", "view")]
-)
-def test_every_attack(tmp_path: Path, context: str, over: str) -> None:
-    contained(ATTACKS, tmp_path, context=context, over=over)
+@pytest.mark.parametrize(("context", "over"), [("thread", "view"), ("fork", "file")])
+def test_heavy_attacks(tmp_path: Path, context: str, over: str) -> None:
+    """Each of them once: every other one in a thread, the rest in a forked child."""
+    heavy = [attack for attack in ATTACKS if attack["kind"] in HEAVY]
+    contained(heavy[context == "fork" :: 2], tmp_path, context=context, over=over)
 
 
 def test_a_table_outside_the_view_is_like_one_that_never_was(tmp_path: Path) -> None:

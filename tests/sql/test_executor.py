@@ -355,7 +355,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     worker = Path("/proc", ran.stdout.strip())
-    for _ in range(100):
+    for _ in range(6000):
         if not worker.exists() or worker.joinpath("cmdline").read_bytes() == b"":
             return
         threading.Event().wait(0.05)
@@ -427,7 +427,7 @@ def test_a_child_waits_for_no_thread_of_its_parent(session: Session) -> None:
     with session._lock:  # as another thread holds it that runs a statement
         child = os.fork()
         if not child:
-            signal.alarm(5)
+            signal.alarm(300)
             good = session.run("SELECT sum(amt) FROM orders").rows == ((30,),)
             os._exit(0 if good else 1)
         assert os.waitpid(child, 0)[1] == 0
@@ -439,7 +439,7 @@ def test_a_child_waits_for_no_worker_of_its_parent(session: Session) -> None:
             held.enter_context(place.lock)
         child = os.fork()
         if not child:
-            signal.alarm(60)
+            signal.alarm(300)
             good = session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
             os._exit(0 if good else 1)
         assert os.waitpid(child, 0)[1] == 0
