@@ -41,7 +41,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest, episodes = work / "manifest", work / "episodes"
     write_demo_sources(work / "sources")
     one = ("--limit", "1", "--workers", "1")
-    run("materialize", work / "sources" / "demo_bird", "--out", work, "--name", "corpus", *one)
+    run("materialize", work / "sources" / "demo_synsql", "--out", work, "--name", "corpus", *one)
     corpus = work / "corpus"
     run("preflight", corpus, "--signal", "all", "--workers", "1")
     run("buckets", corpus)

@@ -3,29 +3,33 @@
 OUT/train.parquet   in schedule order, to be read unshuffled (train.jsonl for NeMo Gym)
 OUT/test.parquet    the manifest's test rows, each once
 OUT/export.json     format, counts, digests; written last
+
+A file without rows is not written. Rows that give a test row away are in neither.
 """
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
 import polars as pl
 import pyarrow as pa
-from msgspec.structs import replace
+import pyarrow.compute as pc
+from msgspec import structs
 
 from envbuild.adapters.layouts import hub
 from envbuild.adapters.layouts.rows import Asked, Message, Ticket
 from envbuild.adapters.rollouts import Rollouts
+from envbuild.curriculum.held_out import TEST_SPLIT
 from envbuild.curriculum.order import FILE as SCHEDULE_FILE
 from envbuild.curriculum.order import OrderedSchedule, read_schedule_file
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.io.files import atomic_path, write_bytes, write_text
+from envbuild.io.files import atomic_path, sha256_file, write_bytes, write_text, writing
 from envbuild.io.parquet import open_parquet, write_batches
 from envbuild.manifest.layout import GOLD_FILE, ROWS_FILE
 from envbuild.manifest.read import Manifest
-from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 
@@ -44,6 +48,16 @@ CHUNK = 2048
 """Rows laid out at a time."""
 
 SCHEMAS = ("withheld", "full")
+_SETTINGS = {
+    "to": "layout (--to)",
+    "manifest_sha256": "manifest",
+    "schedule_sha256": "schedule",
+    "preset": "--preset",
+    "schema": "--schema",
+    "prompts_sha256": "wording (--prompts)",
+    "versions": "version of envbuild or SQLite",
+}
+"""Fields of an export that decide what its files hold, as the operator knows them."""
 
 
 class Layout(Protocol):
@@ -61,9 +75,13 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     files: dict[str, int]
     """Rows a file."""
+    left_out: dict[str, int] = {}
+    """Rows that are neither trainable nor of a test split, by reason."""
     manifest_sha256: str
     scheduled: bool
     """The training rows are those of a schedule, in its order."""
+    schedule_sha256: str = ""
+    """Of the schedule's file."""
     preset: str
     schema: str
     prompts_sha256: str
@@ -78,87 +96,138 @@ def export_manifest(
     preset: str = "default",
     schema: str = "withheld",
     schedule: Path | None = None,
+    replace: bool = False,
 ) -> Exported:
     """Writes the manifest of `rollouts` to `out` in the layout called `to`.
 
     `preset` and `schema` are the episodes': they decide the prompt and travel with every row.
     Training rows follow `schedule` (default: the manifest's own schedule.parquet, where there is
-    one). An export of the same layout is replaced. Raises UnknownNameError for another layout,
-    ConfigurationError where `out` holds an export in another layout, or where the schedule was
-    drawn from another manifest.
+    one); they are rows that may be trained on (`untrainable_rows`). Raises UnknownNameError for
+    another layout; ConfigurationError where the schedule is of another manifest or draws a row that
+    must not be trained on, and where `out` holds an export of other settings or inputs, or files
+    of its names, unless `replace` says that these then go.
     """
     if to not in LAYOUTS:
         raise UnknownNameError("export layout", to, LAYOUTS)
     if schema not in SCHEMAS:
         raise UnknownNameError("schema mode", schema, SCHEMAS)
     manifest, digest = rollouts.manifest, rollouts.manifest_sha256
-    ordered = _read_schedule(manifest, schedule, digest)
-    earlier = read_export(out)
-    if earlier is not None and earlier.to != to:
-        raise ConfigurationError(
-            f"{out} holds an export in the layout {earlier.to}, not {to}: choose another --out"
-        )
-    if to == "datasets":
-        files = _write_hub(manifest, out)
-    else:
-        layout = cast(Layout, importlib.import_module(LAYOUTS[to]))
-        blank = Ticket(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
-        tickets = _tickets(manifest, ordered, blank)
-        files = {}
-        for split, rows in tickets.items():
-            if rows or split == "train":
-                asked = _asked(rollouts, rows, split)
-                path = out / (f"{split}.parquet" if hasattr(layout, "SCHEMA") else f"{split}.jsonl")
-                files[path.name] = _write(path, layout, asked)
+    path = None if to == "datasets" else _schedule_path(manifest, schedule)
+    ordered = None if path is None else _read_schedule(path, rollouts)
+    reasons = Counter(rollouts.untrainable.values())
+    del reasons[TEST_SPLIT]
     exported = Exported(
         to=to,
-        files=files,
+        files={},
+        left_out=dict(sorted(reasons.items())),
         manifest_sha256=digest,
-        scheduled=ordered is not None and to != "datasets",
+        scheduled=ordered is not None,
+        schedule_sha256="" if path is None else sha256_file(path),
         preset=preset,
         schema=schema,
         prompts_sha256=rollouts.prompts_sha256,
         versions=VERSIONS,
     )
+    if replace:
+        _remove_export(out, to)
+    else:
+        _check_out(out, exported)
+    if to == "datasets":
+        files = _write_hub(rollouts, out)
+    else:
+        layout = cast(Layout, importlib.import_module(LAYOUTS[to]))
+        blank = Ticket(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
+        files = {}
+        for split, rows in _tickets(rollouts.splits, ordered, blank).items():
+            if rows:
+                name = f"{split}.{_suffix(to)}"
+                files[name] = _write(out / name, layout, _asked(rollouts, rows, split))
+    exported = structs.replace(exported, files=files)
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(exported)))
-    for name in earlier.files if earlier is not None else ():
-        if name not in files:  # no split of this export, and its index no longer lists it
-            (out / name).unlink(missing_ok=True)
     return exported
 
 
 def read_export(out: Path) -> Exported | None:
     """The export that `out` holds; None where it holds none of ours."""
     try:
-        return msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=Exported)
+        found = msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=Exported)
     except (OSError, msgspec.MsgspecError):
         return None
+    return found if found.to in LAYOUTS else None
 
 
-def _read_schedule(manifest: Manifest, named: Path | None, digest: str) -> OrderedSchedule | None:
-    path = named or manifest.root / SCHEDULE_FILE
-    if named is None and not path.exists():
-        return None
+def _check_out(out: Path, wanted: Exported) -> None:
+    """Raises ConfigurationError where writing would overwrite anything but the same export."""
+    earlier = read_export(out)
+    if earlier is None:
+        there = [name for name in _names(wanted.to) if (out / name).exists()]
+        if there:
+            raise ConfigurationError(
+                f"{out} holds {', '.join(there)}, and no export that lists them: "
+                "choose another --out, or write over them with --replace"
+            )
+        return
+    different = [
+        said
+        for field, said in _SETTINGS.items()
+        if getattr(earlier, field) != getattr(wanted, field)
+    ]
+    if different:
+        raise ConfigurationError(
+            f"{out} holds an export made with another {', '.join(different)}: "
+            "choose another --out, or write it anew with --replace"
+        )
+
+
+def _remove_export(out: Path, to: str) -> None:
+    """Removes the export in `out` and what the layout `to` would write over; all else stays."""
+    earlier = read_export(out)
+    names = {*_names(to), *(_names(earlier.to) if earlier is not None else ())}
+    with writing(out):
+        (out / INDEX_FILE).unlink(missing_ok=True)  # first: without it no export is complete
+        for name in names:
+            (out / name).unlink(missing_ok=True)
+
+
+def _names(to: str) -> list[str]:
+    """Every file that a layout may write beside the index."""
+    splits = ("train", "test")
+    if to == "datasets":
+        parts = [f"{part}/{split}.parquet" for part in hub.CONFIGURATIONS for split in splits]
+        return [*parts, hub.README]
+    return [f"{split}.{_suffix(to)}" for split in splits]
+
+
+def _suffix(to: str) -> str:
+    return "parquet" if hasattr(importlib.import_module(LAYOUTS[to]), "SCHEMA") else "jsonl"
+
+
+def _schedule_path(manifest: Manifest, named: Path | None) -> Path | None:
+    own = manifest.root / SCHEDULE_FILE
+    return named or (own if own.exists() else None)
+
+
+def _read_schedule(path: Path, rollouts: Rollouts) -> OrderedSchedule:
     ordered = read_schedule_file(path)
-    if ordered.manifest_sha256 != digest:
+    if ordered.manifest_sha256 != rollouts.manifest_sha256:
         raise ConfigurationError(
             f"{path} was drawn from another manifest; run `envbuild pool --write` again"
         )
+    for row in ordered.rows:
+        if (reason := rollouts.untrainable.get(row.row_id)) is not None:
+            raise ConfigurationError(
+                f"{path} draws {row.row_id}, which must not be trained on ({reason}); "
+                "run `envbuild pool --write` again"
+            )
     return ordered
 
 
 def _tickets(
-    manifest: Manifest, ordered: OrderedSchedule | None, blank: Ticket
+    splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None, blank: Ticket
 ) -> dict[str, list[Ticket]]:
-    columns = manifest.columns("row_id", "split")
-    splits = dict(zip(columns.column(0).to_pylist(), columns.column(1).to_pylist(), strict=True))
-    test = [row_id for row_id, split in splits.items() if split.lower() in EVALUATION_SPLITS]
-    train = [row_id for row_id, split in splits.items() if split.lower() not in EVALUATION_SPLITS]
-    if not train:  # as in the pool: a manifest of test rows alone is meant to be used
-        train, test = test, []
     if ordered is not None:
         used = [
-            replace(
+            structs.replace(
                 blank,
                 row_id=row.row_id,
                 scheduled=True,
@@ -170,8 +239,8 @@ def _tickets(
             for row in ordered.rows
         ]
     else:
-        used = [replace(blank, row_id=row_id) for row_id in train]
-    held_out = [replace(blank, row_id=row_id) for row_id in test]
+        used = [structs.replace(blank, row_id=row_id) for row_id in splits["train"]]
+    held_out = [structs.replace(blank, row_id=row_id) for row_id in splits["test"]]
     return {"train": used, "test": held_out}
 
 
@@ -225,19 +294,15 @@ def _batches(layout: Layout, asked: Iterable[Asked]) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_pylist(chunk, schema=layout.SCHEMA)
 
 
-def _write_hub(manifest: Manifest, out: Path) -> dict[str, int]:
+def _write_hub(rollouts: Rollouts, out: Path) -> dict[str, int]:
     """Questions and answers a split, and the gold results, as three configurations."""
-    columns = manifest.columns("split")
-    is_test = [split.lower() in EVALUATION_SPLITS for split in columns.column(0).to_pylist()]
-    halves = {"train": [not t for t in is_test], "test": is_test}
-    if all(is_test):
-        halves = {"train": is_test, "test": []}
+    manifest = rollouts.manifest
     table = open_parquet(manifest.root / ROWS_FILE).read()
     files, counts = {}, {}
-    for split, keep in halves.items():
-        if not any(keep) and (split == "test" or table.num_rows):
+    for split, ids in rollouts.splits.items():
+        if not ids:
             continue
-        questions, answers = hub.split_columns(table.filter(pa.array(keep, pa.bool_())))
+        questions, answers = hub.split_columns(table.filter(pc.field("row_id").isin(ids)))
         counts[split] = questions.num_rows
         for name, part, schema in (
             ("questions", questions, hub.QUESTION_SCHEMA),
@@ -250,5 +315,5 @@ def _write_hub(manifest: Manifest, out: Path) -> dict[str, int]:
     files["results/train.parquet"] = write_batches(
         out / "results" / "train.parquet", golds.iter_batches(), hub.RESULT_SCHEMA
     )
-    write_text(out / "README.md", "\n".join(hub.front_matter(counts)) + "\n")
+    write_text(out / hub.README, "\n".join(hub.front_matter(counts)) + "\n")
     return files

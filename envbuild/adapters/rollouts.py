@@ -15,6 +15,7 @@ from typing import Any
 
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Message, Ticket
+from envbuild.curriculum.held_out import TEST_SPLIT, untrainable_rows
 from envbuild.environment import Environment
 from envbuild.episode.chat import Tokenizer
 from envbuild.episode.presets import load_preset
@@ -28,7 +29,6 @@ from envbuild.io.files import sha256_file
 from envbuild.manifest.judging import refuse_other_engine
 from envbuild.manifest.layout import ROWS_FILE
 from envbuild.manifest.read import open_manifest
-from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.episode import ChatFormat, Task
 from envbuild.records.manifest import ManifestRow
 from envbuild.records.reward import RewardSettings
@@ -91,13 +91,17 @@ class Rollouts:
 
     @cached_property
     def splits(self) -> dict[str, list[str]]:
-        """Row ids of `train` and of `test`, sorted."""
-        columns = self.manifest.columns("row_id", "split")
-        pairs = zip(columns.column(0).to_pylist(), columns.column(1).to_pylist(), strict=True)
-        halves: dict[str, list[str]] = {"train": [], "test": []}
-        for row_id, split in pairs:
-            halves["test" if split.lower() in EVALUATION_SPLITS else "train"].append(row_id)
-        return halves
+        """Row ids of `train`, which may be trained on, and of `test`; sorted."""
+        ids = self.manifest.columns("row_id").column(0).to_pylist()
+        return {
+            "train": [row_id for row_id in ids if row_id not in self.untrainable],
+            "test": [row_id for row_id in ids if self.untrainable.get(row_id) == TEST_SPLIT],
+        }
+
+    @cached_property
+    def untrainable(self) -> dict[str, str]:
+        """Row id -> why it is in no training data (`untrainable_rows`)."""
+        return untrainable_rows(self.manifest)
 
     def environment(
         self,

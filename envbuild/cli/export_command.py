@@ -31,11 +31,17 @@ def export(
     prompts: Annotated[
         Path | None, typer.Option("--prompts", help="TOML file that replaces the prompts.")
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Remove an export there of other settings or inputs."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """A manifest in a trainer's own layout, in schedule order.
 
-    Questions and prompts stand in the columns that a trainer shows; no answer does.
+    Questions and prompts stand in the columns that a trainer shows; no answer does. What `pool`
+    keeps out is not in the training file, with or without a schedule; rows of an evaluation split
+    are in the test file.
 
     Example: envbuild export manifest/ --to trl --out data/trl
     """
@@ -49,10 +55,21 @@ def export(
     # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
     rollouts = Rollouts(manifest, prompts=load_prompts(prompts), rerun_golds=True)
     written = export_manifest(
-        out, to=to, rollouts=rollouts, preset=preset, schema=schema, schedule=schedule
+        out,
+        to=to,
+        rollouts=rollouts,
+        preset=preset,
+        schema=schema,
+        schedule=schedule,
+        replace=replace,
     )
-    if to != "datasets" and not written.scheduled:
+    if not rollouts.splits["train"]:
+        warn("no row of the manifest may be trained on: there is no training file")
+    elif to != "datasets" and not written.scheduled:
         warn("no schedule: the rows are in row_id order (`envbuild pool --write` makes one)")
+    if written.left_out:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in written.left_out.items())
+        warn(f"rows in no file, as `pool` keeps them out: {told}")
     if json:
         document = msgspec.to_builtins(written)
         del document["format"]

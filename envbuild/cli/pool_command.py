@@ -78,14 +78,15 @@ def pool(
 
     The pool is filled by bucket shares, kept apart from test rows by schema and by question, and
     drawn by a length curriculum. Exit 1: a bucket cannot fill its share of the pool, or the step
-    shown wants more of it than there is. --suggest prints a schedule that this manifest can fill.
+    shown wants more of it than there is. --suggest prints a schedule that the rows offered can
+    fill, under the same --test, --styles and --min-signal.
 
     Example: envbuild pool manifest/ --schedule synsql --step 900
     """
     from envbuild.cli.plots import check_plot_path
     from envbuild.curriculum.draw import Draws
     from envbuild.curriculum.order import write_schedule
-    from envbuild.curriculum.pool import PoolChoice, build_pool, lengths_a_bucket
+    from envbuild.curriculum.pool import PoolChoice, build_pool, lengths_a_bucket, offered_rows
     from envbuild.curriculum.presets import load_schedule, render_schedule, suggest_schedule
     from envbuild.errors import UsageError
     from envbuild.manifest.read import open_manifest
@@ -94,8 +95,16 @@ def pool(
         if image is not None:
             check_plot_path(image)
     opened = open_manifest(manifest)
+    choice = PoolChoice(
+        size=size,
+        seed=seed,
+        styles=tuple(s.strip() for s in styles.split(",") if s.strip()) if styles else (),
+        min_signal=min_signal,
+        weigh_by_signal=weigh_by_signal,
+        borrow=borrow,
+    )
     if suggest:
-        lengths = lengths_a_bucket(opened.root)
+        lengths = lengths_a_bucket(offered_rows(manifest, choice, test=tuple(test or ())).rows)
         plan = suggest_schedule({name: len(values) for name, values in lengths.items()})
         if json:
             print_json("pool", {"suggested": plan})
@@ -108,14 +117,6 @@ def pool(
             f"--step takes 0 to {plan.steps - 1}: schedule {plan.name} has {plan.steps:,} steps; "
             f"got {step}"
         )
-    choice = PoolChoice(
-        size=size,
-        seed=seed,
-        styles=tuple(s.strip() for s in styles.split(",") if s.strip()) if styles else (),
-        min_signal=min_signal,
-        weigh_by_signal=weigh_by_signal,
-        borrow=borrow,
-    )
     filled = build_pool(manifest, plan, choice, test=tuple(test or ()))
     draws = Draws(plan, filled.rows, seed=seed)
     draw = draws.at(step)
@@ -235,10 +236,12 @@ def _cut(question: str) -> str:
 
 
 def _plot_lengths(path: Path, manifest: "Manifest") -> None:
+    import polars as pl
+
     from envbuild.cli.plots import plot_lengths
     from envbuild.curriculum.pool import lengths_a_bucket
 
-    lengths = lengths_a_bucket(manifest.root)
+    lengths = lengths_a_bucket(pl.DataFrame(manifest.columns("bucket", "masked_length")))
     total = sum(len(values) for values in lengths.values())
     recorded = list(manifest.edges.values())
     if recorded and all(edges == recorded[0] for edges in recorded):

@@ -1,5 +1,6 @@
-"""Keeps test out of training: the same schema under another name, the same question reworded.
+"""Keeps test out of training: its rows, its schemas under another name, its questions reworded.
 
+`untrainable_rows` is the one rule for what may be trained on: pools, exports and adapters ask it.
 A schema's fingerprint is its tables' and columns' names, whatever the database is called and in
 whatever order they are declared. A near-duplicate question shares at least 0.8 of its words.
 """
@@ -8,19 +9,43 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from math import ceil
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from envbuild.manifest.read import Manifest
+from envbuild.records.corpus import is_evaluation_split
 from envbuild.records.schema import Schema
+from envbuild.schema.read import read_schema_of
 
 NEAR = 0.8
 """Jaccard index of two questions' sets of words from which they count as near-duplicates."""
+BATCH = 65536
+"""Rows that are Python objects at a time."""
 _WORD = re.compile(r"\w+")
 
+TEST_SPLIT = "test_split"
 SAME_SCHEMA = "shares_schema_with_test"
 NEAR_DUPLICATE = "near_duplicate_of_test"
+
+
+def untrainable_rows(manifest: Manifest, *, apart_from: Sequence[Manifest] = ()) -> dict[str, str]:
+    """Why a row must not be trained on, by row id; every other row of the manifest may be.
+
+    TEST_SPLIT: its split is an evaluation's. SAME_SCHEMA, NEAR_DUPLICATE: it gives such a row away,
+    or any row of `apart_from`. Databases are opened only where something is held out.
+    """
+    rows = _Rows(manifest)
+    held_out = [row for row in rows if is_evaluation_split(row.split)]
+    reasons = {row.row_id: TEST_SPLIT for row in held_out}
+    held_out += [row for other in apart_from for row in _Rows(other)]
+    if held_out and len(reasons) < len(manifest.rows):
+        reasons |= _leaks((row for row in rows if row.row_id not in reasons), held_out)
+    return reasons
 
 
 def schema_fingerprint(schema: Schema) -> str:
@@ -80,23 +105,40 @@ class NearDuplicates:
         return sorted(known, key=lambda word: (self._frequency[word], word))[:length]
 
 
-def leaks(
-    train: Iterable[tuple[str, str, str]],
-    held_out: Iterable[tuple[str, str, str]],
-    *,
-    fingerprints: Mapping[str, str],
-) -> dict[str, str]:
-    """Reason a training row must stay out: row id -> SAME_SCHEMA or NEAR_DUPLICATE.
+class _Row(NamedTuple):
+    row_id: str
+    split: str
+    question: str
+    database: Path
 
-    Rows are (row id, database file, question); `fingerprints` maps database files to digests.
+
+class _Rows:
+    """A manifest's rows, as often as wanted.
+
+    Four columns in Arrow's memory, never whole records: a manifest of 2.5 million rows fits.
     """
-    held_out = list(held_out)
-    schemas = {fingerprints[file] for _, file, _ in held_out}
-    near = NearDuplicates(question for _, _, question in held_out)
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._root = manifest.root
+        self._columns = manifest.columns("row_id", "split", "question", "sqlite_file")
+
+    def __iter__(self) -> Iterator[_Row]:
+        path = cache(self._root.joinpath)
+        for batch in self._columns.to_batches(max_chunksize=BATCH):
+            columns = (column.to_pylist() for column in batch.columns)
+            for row_id, split, question, file in zip(*columns, strict=True):
+                yield _Row(row_id, split, question, path(file))
+
+
+def _leaks(train: Iterable[_Row], held_out: Sequence[_Row]) -> dict[str, str]:
+    """Reason a training row must stay out: row id -> SAME_SCHEMA or NEAR_DUPLICATE."""
+    fingerprint = cache(lambda file: schema_fingerprint(read_schema_of(file)))
+    schemas = {fingerprint(row.database) for row in held_out}
+    near = NearDuplicates(row.question for row in held_out)
     reasons = {}
-    for row_id, file, question in train:
-        if fingerprints[file] in schemas:
-            reasons[row_id] = SAME_SCHEMA
-        elif near.holds(question):
-            reasons[row_id] = NEAR_DUPLICATE
+    for row in train:
+        if fingerprint(row.database) in schemas:
+            reasons[row.row_id] = SAME_SCHEMA
+        elif near.holds(row.question):
+            reasons[row.row_id] = NEAR_DUPLICATE
     return reasons

@@ -5,24 +5,23 @@ Columns only, never whole records: a manifest of 2.5 million rows fits.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import polars as pl
 
-from envbuild.curriculum.held_out import leaks, schema_fingerprint
-from envbuild.curriculum.schedule import EVERYTHING, apportion, exact
+from envbuild.curriculum.held_out import TEST_SPLIT, untrainable_rows
+from envbuild.curriculum.schedule import EVERYTHING, apportion, exact, largest_total
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import UsageError
 from envbuild.manifest.read import open_manifest
 from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.curriculum import BucketFill, Schedule
-from envbuild.schema.read import read_schema_of
 
-_COLUMNS = ("row_id", "split", "style", "question", "bucket", "signal", "sqlite_file")
+_COLUMNS = ("row_id", "style", "bucket", "masked_length", "signal")
 
 
 class PoolChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,51 +73,52 @@ def build_pool(
 
     Raises UsageError where an option leaves nothing to choose from.
     """
-    rows = _read_rows(manifest)
-    is_test = pl.col("split").str.to_lowercase().is_in(EVALUATION_SPLITS)
-    train, held_out = rows.filter(~is_test), rows.filter(is_test)
-    notes = []
-    if train.is_empty() and not held_out.is_empty():
-        splits = ", ".join(sorted(set(held_out["split"])))
-        notes.append(f"every row is of a test split ({splits}); the pool is made of them")
-        train, held_out = held_out, train
-    left_out: Counter[str] = Counter()
-    if held_out.height:
-        left_out["test_split"] = held_out.height
-    others = [_read_rows(path) for path in test]
-    held_out = pl.concat([held_out, *others])
-    train = _keep(train, choice, left_out)
-    train = _keep_apart(train, held_out, left_out)
-    unmeasured = train["signal"].null_count()
-    if train.is_empty():
-        raise UsageError(f"no row of the manifest may be drawn ({_counted(left_out)})")
-    rows_a_bucket, fills, notes_of_fill = _fill(train, schedule, choice, left_out)
+    offered = offered_rows(manifest, choice, test=test)
+    rows_a_bucket, fills, notes = _fill(offered.rows, schedule, choice, offered.left_out)
     return Pool(
         rows=rows_a_bucket,
         fills=fills,
-        left_out=dict(sorted(left_out.items())),
-        test_rows=held_out.height,
-        unmeasured=unmeasured,
-        notes=(*notes, *notes_of_fill),
+        left_out=dict(sorted(offered.left_out.items())),
+        test_rows=offered.test_rows,
+        unmeasured=offered.rows["signal"].null_count(),
+        notes=notes,
     )
 
 
-def lengths_a_bucket(folder: Path) -> dict[str, list[int]]:
-    """Masked lengths of a manifest's rows a bucket, shortest bucket first."""
-    columns = open_manifest(folder).columns("bucket", "masked_length")
-    frame = cast(pl.DataFrame, pl.from_arrow(columns))
-    grouped = frame.group_by("bucket").agg("masked_length")
-    lengths: dict[str, list[int]] = dict(grouped.iter_rows())
+class Offered(NamedTuple):
+    """The rows of a manifest that a pool may be filled with."""
+
+    rows: pl.DataFrame
+    """row_id, style, bucket, masked_length, signal."""
+    left_out: Counter[str]
+    """The other rows, by reason."""
+    test_rows: int
+    """Rows that these were kept apart from."""
+
+
+def offered_rows(manifest: Path, choice: PoolChoice, *, test: Sequence[Path] = ()) -> Offered:
+    """The rows that may be trained on and that the choice keeps; `test` as for `build_pool`.
+
+    Raises UsageError where nothing is left.
+    """
+    opened, others = open_manifest(manifest), [open_manifest(path) for path in test]
+    reasons = untrainable_rows(opened, apart_from=others)
+    left_out = Counter(reasons.values())
+    test_rows = left_out[TEST_SPLIT] + sum(len(other.rows) for other in others)
+    frame = cast(pl.DataFrame, pl.from_arrow(opened.columns(*_COLUMNS)))
+    rows = _keep(frame.filter(~pl.col("row_id").is_in(list(reasons))), choice, left_out)
+    if rows.is_empty():
+        raise UsageError(
+            f"no row of the manifest may be trained on ({_counted(left_out)}); rows of the splits "
+            f"{', '.join(EVALUATION_SPLITS)} never are"
+        )
+    return Offered(rows, left_out, test_rows)
+
+
+def lengths_a_bucket(rows: pl.DataFrame) -> dict[str, list[int]]:
+    """The column `masked_length` a value of `bucket`, shortest bucket first."""
+    lengths: dict[str, list[int]] = dict(rows.group_by("bucket").agg("masked_length").iter_rows())
     return dict(sorted(lengths.items(), key=lambda entry: (min(entry[1]), entry[0])))
-
-
-def _read_rows(folder: Path) -> pl.DataFrame:
-    manifest = open_manifest(folder)
-    frame = cast(pl.DataFrame, pl.from_arrow(manifest.columns(*_COLUMNS)))
-    root = str(manifest.root.absolute())
-    file = pl.col("sqlite_file")
-    whole = pl.when(file.str.starts_with("/")).then(file).otherwise(pl.lit(f"{root}/") + file)
-    return frame.with_columns(sqlite_file=whole)
 
 
 def _keep(rows: pl.DataFrame, choice: PoolChoice, left_out: Counter[str]) -> pl.DataFrame:
@@ -138,24 +138,9 @@ def _keep(rows: pl.DataFrame, choice: PoolChoice, left_out: Counter[str]) -> pl.
     return rows
 
 
-def _keep_apart(
-    train: pl.DataFrame, held_out: pl.DataFrame, left_out: Counter[str]
-) -> pl.DataFrame:
-    if held_out.is_empty() or train.is_empty():
-        return train
-    files = sorted(set(train["sqlite_file"]) | set(held_out["sqlite_file"]))
-    reasons = leaks(
-        train.select("row_id", "sqlite_file", "question").iter_rows(),
-        held_out.select("row_id", "sqlite_file", "question").iter_rows(),
-        fingerprints={file: schema_fingerprint(read_schema_of(Path(file))) for file in files},
-    )
-    left_out.update(reasons.values())
-    return train.filter(~pl.col("row_id").is_in(list(reasons)))
-
-
 def _fill(
     rows: pl.DataFrame, schedule: Schedule, choice: PoolChoice, left_out: Counter[str]
-) -> tuple[dict[str, tuple[str, ...]], tuple[BucketFill, ...], list[str]]:
+) -> tuple[dict[str, tuple[str, ...]], tuple[BucketFill, ...], tuple[str, ...]]:
     if not schedule.buckets:
         rows = rows.with_columns(bucket=pl.lit(EVERYTHING))
     buckets = schedule.buckets or (EVERYTHING,)
@@ -169,7 +154,8 @@ def _fill(
             f"{other} rows are in buckets that the schedule does not name: {', '.join(strange)}"
         )
     offered = {name: _ranked(rows, name, choice) for name in buckets}
-    size = choice.size if choice.size is not None else _largest(offered, shares, buckets)
+    most = largest_total([len(offered[name]) for name in buckets], shares)
+    size = choice.size if choice.size is not None else most
     wanted = dict(zip(buckets, apportion(size, shares), strict=True))
     taken = {name: offered[name][: wanted[name]] for name in buckets}
     spare = {name: offered[name][wanted[name] :] for name in buckets}
@@ -201,7 +187,7 @@ def _fill(
     unused = sum(len(ids) for ids in spare.values())
     if unused:
         left_out["beyond_share"] += unused
-    return chosen, tuple(fills), notes
+    return chosen, tuple(fills), tuple(notes)
 
 
 def _ranked(rows: pl.DataFrame, bucket: str, choice: PoolChoice) -> list[str]:
@@ -220,25 +206,6 @@ def _ranked(rows: pl.DataFrame, bucket: str, choice: PoolChoice) -> list[str]:
         for weight in weights
     ]
     return [row_id for _, row_id in sorted(zip(finish, ids, strict=True))]
-
-
-def _largest(
-    offered: Mapping[str, Sequence[str]], shares: Sequence[Fraction], buckets: Sequence[str]
-) -> int:
-    """The most questions for which every bucket can give its share; all, where one is empty."""
-    total = sum(len(ids) for ids in offered.values())
-    sizes = [
-        len(offered[name]) / share for name, share in zip(buckets, shares, strict=True) if share
-    ]
-    if not all(sizes):
-        return total
-    size = min(total, math.ceil(min(sizes)))
-    while any(
-        count > len(offered[name])
-        for name, count in zip(buckets, apportion(size, shares), strict=True)
-    ):
-        size -= 1
-    return size
 
 
 def _counted(left_out: Counter[str]) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from fractions import Fraction
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from envbuild.curriculum.schedule import apportion, exact
+from envbuild.curriculum.schedule import apportion, exact, iter_counts, largest_total
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.records.curriculum import Phase, Schedule
 
@@ -46,21 +48,31 @@ def parse_schedule(text: bytes, source: str) -> Schedule:
     return schedule
 
 
-def suggest_schedule(shares: Mapping[str, int]) -> Schedule:
-    """A schedule for a manifest's own buckets: `shares` counts its rows a bucket, easiest first.
+def suggest_schedule(rows: Mapping[str, int]) -> Schedule:
+    """A schedule that these buckets can fill: `rows` counts what each offers, easiest first.
 
     The published shape, without its numbers: warm-up on the easiest bucket, an anneal from equal
-    shares to the manifest's own, then these to the end.
+    shares to the buckets' own, then these to the end. A bucket of under a hundredth of the rows is
+    left out, and a step has fewer than 18 questions where no more can differ.
     """
-    total = sum(shares.values())
+    total = sum(rows.values())
     # thousandths that sum to one exactly
-    own = apportion(1000, [Fraction(count, total) for count in shares.values()])
-    equal = apportion(1000, [Fraction(1, len(shares))] * len(shares))
-    first = (1.0, *[0.0] * (len(shares) - 1))
+    own = apportion(1000, [Fraction(count, total) for count in rows.values()])
+    equal = apportion(1000, [Fraction(1, len(rows))] * len(rows))
+    shares = [Fraction(part, 1000) for part in own]
+    pool = apportion(largest_total(list(rows.values()), shares), shares)
+    kept = {
+        name: count
+        for (name, count), taken in zip(rows.items(), pool, strict=True)
+        if taken and count * 100 >= total
+    }
+    if kept and len(kept) < len(rows):
+        return suggest_schedule(kept)
+    first = (1.0, *[0.0] * (len(rows) - 1))
     end, start = (tuple(part / 1000 for part in parts) for parts in (own, equal))
-    return Schedule(
+    plan = Schedule(
         name="suggested",
-        buckets=tuple(shares),
+        buckets=tuple(rows),
         pool=end,
         phases=(
             Phase(steps=400, start=first),
@@ -68,6 +80,15 @@ def suggest_schedule(shares: Mapping[str, int]) -> Schedule:
             Phase(steps=400, start=end),
         ),
     )
+    while not _fits(plan, dict(zip(rows, pool, strict=True))):
+        plan = replace(plan, questions=plan.questions - 1)
+    return plan
+
+
+def _fits(plan: Schedule, pool: Mapping[str, int]) -> bool:
+    """True where no step asks for more questions of a bucket than the pool has."""
+    steps = islice(iter_counts(plan), plan.steps)
+    return all(count <= pool[name] for step in steps for name, count in step.items())
 
 
 def render_schedule(schedule: Schedule) -> str:

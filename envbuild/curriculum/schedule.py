@@ -1,6 +1,7 @@
 """The mixture and the submit gate at a step, exact: shares are fractions, never rounded floats."""
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -62,6 +63,20 @@ def apportion(total: int, shares: Sequence[Fraction]) -> list[int]:
     for position in by_remainder[: total - sum(counts)]:
         counts[position] += 1
     return counts
+
+
+def largest_total(available: Sequence[int], shares: Sequence[Fraction]) -> int:
+    """The most that `apportion` divides without asking for more than a place has.
+
+    All there is, where a place that has a share has nothing.
+    """
+    totals = [has / share for has, share in zip(available, shares, strict=True) if share]
+    if not all(totals):
+        return sum(available)
+    total = min(sum(available), math.ceil(min(totals)))
+    while any(count > has for count, has in zip(apportion(total, shares), available, strict=True)):
+        total -= 1
+    return total
 
 
 def exact(share: float) -> Fraction:

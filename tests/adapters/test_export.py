@@ -7,17 +7,21 @@ import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
 
 from envbuild.adapters.export import LAYOUTS, Exported, export_manifest
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import Rollouts
+from envbuild.cli.app import app
 from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.order import write_schedule
 from envbuild.curriculum.pool import PoolChoice, build_pool
-from envbuild.curriculum.presets import parse_schedule
+from envbuild.curriculum.presets import load_schedule, parse_schedule
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file
-from tests.curriculum.manifests import manifest_row, write_manifest
+from envbuild.manifest.read import open_manifest
+from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 from tests.curriculum.test_pool import envbuild
 
 SMALL = parse_schedule(
@@ -120,13 +124,76 @@ def test_verl_has_the_columns_its_loader_asks_for(scheduled: Path, tmp_path: Pat
     assert row["agent_name"] == "envbuild"
 
 
+def write_halves(folder: Path, *, leaking: int) -> Path:
+    """Three rows to train on, two dev rows of another schema, and `leaking` train rows of that."""
+    write_database(folder / "town.sqlite", "CREATE TABLE town (name TEXT);")
+    towns = {"gold_sql": "SELECT name FROM town", "sqlite_file": "town.sqlite"}
+    return write_manifest(
+        folder,
+        [
+            *(manifest_row(f"r{i}", split="train") for i in range(3)),
+            *(manifest_row(f"t{i}", split="dev", question=f"Where? {i}", **towns) for i in "ab"),
+            *(manifest_row(f"x{i}", question=f"Who? {i}", **towns) for i in range(leaking)),
+        ],
+    )
+
+
+def row_ids(path: Path) -> list[str]:
+    read = pl.read_ndjson(path) if path.suffix == ".jsonl" else pl.read_parquet(path)
+    return [json.loads(text)["row_id"] for text in read["env_json"]]
+
+
 def test_test_rows_have_a_file_of_their_own(tmp_path: Path) -> None:
-    rows = [manifest_row(f"r{i}", split="dev" if i < 2 else "train") for i in range(5)]
-    manifest = write_manifest(tmp_path / "m", rows)
+    manifest = write_halves(tmp_path / "m", leaking=0)
     assert export(manifest, tmp_path / "out", "trl").files == {
         "train.parquet": 3,
         "test.parquet": 2,
     }
+
+
+@pytest.mark.parametrize("to", [*PARQUET, "nemo"])
+def test_what_a_pool_keeps_out_is_in_no_training_file(tmp_path: Path, to: str) -> None:
+    manifest = write_halves(tmp_path / "m", leaking=4)
+    exported = export(manifest, tmp_path / "out", to)
+    suffix = "jsonl" if to == "nemo" else "parquet"
+    assert row_ids(tmp_path / "out" / f"train.{suffix}") == ["r0", "r1", "r2"]
+    assert row_ids(tmp_path / "out" / f"test.{suffix}") == ["ta", "tb"]
+    assert exported.left_out == {"shares_schema_with_test": 4}
+    pool = build_pool(manifest, load_schedule("none"), PoolChoice())
+    assert pool.rows["all"] == ("r0", "r1", "r2")
+
+
+def test_the_hub_layout_keeps_the_same_rows_out(tmp_path: Path) -> None:
+    export(write_halves(tmp_path / "m", leaking=4), tmp_path / "out", "datasets")
+    for split, ids in (("train", ["r0", "r1", "r2"]), ("test", ["ta", "tb"])):
+        for part in ("questions", "answers"):
+            read = pl.read_parquet(tmp_path / "out" / part / f"{split}.parquet")
+            assert read["row_id"].to_list() == ids
+
+
+@pytest.mark.parametrize("to", ["trl", "datasets"])
+def test_a_manifest_of_test_rows_alone_has_no_training_file(tmp_path: Path, to: str) -> None:
+    rows = [manifest_row(f"r{i}", split="dev") for i in range(3)]
+    manifest = write_manifest(tmp_path / "m", rows)
+    run = CliRunner().invoke(
+        app, ["export", str(manifest), "--to", to, "--out", str(tmp_path / "out")]
+    )
+    assert run.exit_code == 0 and "no row of the manifest may be trained on" in run.stderr
+    name = "test.parquet" if to == "trl" else "questions/test.parquet"
+    assert pl.read_parquet(tmp_path / "out" / name).height == 3
+    assert not (tmp_path / "out" / name.replace("test.", "train.")).exists()
+
+
+def test_a_schedule_that_draws_a_test_row_is_refused(scheduled: Path, tmp_path: Path) -> None:
+    rows = [replace(row, split="dev") for row in open_manifest(scheduled).rows]
+    write_manifest(scheduled, rows)
+    path = scheduled / "schedule.parquet"
+    table = pq.read_table(path)
+    digest = sha256_file(scheduled / "manifest.parquet")
+    metadata = {**table.schema.metadata, b"manifest_sha256": digest.encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ConfigurationError, match=r"draws r0\d, which must not .*test_split"):
+        export(scheduled, tmp_path / "out", "trl")
 
 
 def test_the_hub_layout_keeps_answers_apart(manifest: Path, tmp_path: Path) -> None:
@@ -154,19 +221,43 @@ def test_a_schedule_of_another_manifest_is_refused(scheduled: Path, tmp_path: Pa
         export(scheduled, tmp_path, "vrl")
 
 
-def test_an_export_in_another_layout_is_not_overwritten(manifest: Path, tmp_path: Path) -> None:
-    export(manifest, tmp_path / "out", "trl")
-    before = (tmp_path / "out" / "train.parquet").read_bytes()
-    with pytest.raises(ConfigurationError, match="in the layout trl, not verl"):
-        export(manifest, tmp_path / "out", "verl")
-    assert (tmp_path / "out" / "train.parquet").read_bytes() == before
+def test_another_export_is_not_overwritten_unasked(manifest: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(manifest, out, "trl")
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    other = Rollouts(write_manifest(tmp_path / "other", [manifest_row("x")]))
+    same = Rollouts(manifest)
+    with pytest.raises(ConfigurationError, match=r"another layout \(--to\): .* --replace"):
+        export_manifest(out, to="verl", rollouts=same)
+    with pytest.raises(ConfigurationError, match="another --preset, --schema"):
+        export_manifest(out, to="trl", rollouts=same, preset="one-call", schema="full")
+    with pytest.raises(ConfigurationError, match="another manifest: choose another --out"):
+        export_manifest(out, to="trl", rollouts=other)
+    export(manifest, out, "trl")
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+    assert export_manifest(out, to="verl", rollouts=other, replace=True).to == "verl"
+
+
+def test_files_that_are_no_exports_are_not_overwritten_unasked(
+    manifest: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.parquet").write_text("mine")
+    (tmp_path / "notes.md").write_text("mine")
+    with pytest.raises(ConfigurationError, match=r"holds train\.parquet, and no export"):
+        export(manifest, tmp_path, "trl")
+    assert (tmp_path / "train.parquet").read_text() == "mine"
+    export_manifest(tmp_path, to="trl", rollouts=Rollouts(manifest), replace=True)
+    assert (tmp_path / "notes.md").read_text() == "mine"
 
 
 def test_an_export_anew_leaves_no_file_of_the_one_before(tmp_path: Path) -> None:
-    rows = [manifest_row(f"r{i}", split="dev" if i < 2 else "train") for i in range(5)]
-    export(write_manifest(tmp_path / "both", rows), tmp_path / "out", "trl")
-    export(write_manifest(tmp_path / "train", rows[2:]), tmp_path / "out", "trl")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["export.json", "train.parquet"]
+    manifest, out = write_halves(tmp_path / "both", leaking=0), tmp_path / "out"
+    for to in ("datasets", "nemo", "trl"):
+        export_manifest(out, to=to, rollouts=Rollouts(manifest), replace=True)
+    train = write_manifest(tmp_path / "train", [manifest_row("r0")])
+    export_manifest(out, to="trl", rollouts=Rollouts(train), replace=True)
+    left = {path.name for path in out.rglob("*") if path.is_file()}
+    assert left == {"export.json", "train.parquet"}
 
 
 def test_a_full_schema_is_in_the_prompt_a_withheld_one_is_not(

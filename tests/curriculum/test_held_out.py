@@ -1,15 +1,19 @@
 import random
+from pathlib import Path
 
 import pytest
 
+from envbuild.adapters.rollouts import Rollouts
 from envbuild.curriculum.held_out import (
     NEAR,
     NearDuplicates,
-    leaks,
     question_words,
     schema_fingerprint,
+    untrainable_rows,
 )
+from envbuild.manifest.read import open_manifest
 from envbuild.records.schema import Column, Schema, Table
+from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 
 def schema(**tables: tuple[str, ...]) -> Schema:
@@ -66,13 +70,18 @@ def test_prefix_filtering_agrees_with_comparing_everything() -> None:
     assert 20 < hits < 580
 
 
-def test_leaks_names_the_reason() -> None:
-    assert leaks(
-        [
-            ("a", "x.sqlite", "Who sings?"),
-            ("b", "y.sqlite", "Which town?"),
-            ("c", "z.sqlite", "Why?"),
-        ],
-        [("t", "copy.sqlite", "which TOWN")],
-        fingerprints={"x.sqlite": "1", "y.sqlite": "2", "z.sqlite": "3", "copy.sqlite": "1"},
-    ) == {"a": "shares_schema_with_test", "b": "near_duplicate_of_test"}
+def test_a_row_that_must_not_be_trained_on_has_its_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    write_database(folder / "copy.sqlite", "CREATE TABLE ITEM (NAME TEXT, id INTEGER);")
+    write_database(folder / "town.sqlite", "CREATE TABLE town (name TEXT);")
+    towns = {"gold_sql": "SELECT name FROM town", "sqlite_file": "town.sqlite"}
+    rows = [
+        manifest_row("a", sqlite_file="copy.sqlite", question="Who sings?"),
+        manifest_row("b", question="Which town?", **towns),
+        manifest_row("c", question="Why?", **towns),
+        manifest_row("t", split="Dev", question="which TOWN"),
+    ]
+    manifest = open_manifest(write_manifest(folder, rows))
+    reasons = {"a": "shares_schema_with_test", "b": "near_duplicate_of_test", "t": "test_split"}
+    assert untrainable_rows(manifest) == reasons
+    assert Rollouts(folder).splits == {"train": ["c"], "test": ["t"]}

@@ -160,10 +160,12 @@ def test_train_never_shares_a_schema_or_a_question_with_test(tmp_path: Path) -> 
     assert pool.rows == {"all": ("free",)}
 
 
-def test_a_manifest_of_test_rows_alone_is_used_and_said(tmp_path: Path) -> None:
+def test_a_manifest_of_test_rows_alone_gives_no_pool(tmp_path: Path) -> None:
     rows = [manifest_row(f"r{i}", split="dev", question=question(i)) for i in range(3)]
-    pool = build_pool(write_manifest(tmp_path / "m", rows), load_schedule("none"), PoolChoice())
-    assert pool.size == 3 and "test split (dev)" in pool.notes[0]
+    folder = write_manifest(tmp_path / "m", rows)
+    with pytest.raises(UsageError, match="may be trained on \\(3 test_split\\)"):
+        build_pool(folder, load_schedule("none"), PoolChoice())
+    assert envbuild("pool", folder, "--suggest", code=2) == ""
 
 
 def test_the_schedule_file_holds_every_slot_and_the_gate(manifest: Path, tmp_path: Path) -> None:
@@ -209,6 +211,40 @@ def test_a_suggested_schedule_fits_the_manifest_and_can_be_used(
     assert plan.buckets == ("short", "medium", "long") and plan.pool == (0.364, 0.303, 0.333)
     assert mixture_at(plan, 0)["short"] == 1 and float(mixture_at(plan, 1400)["long"]) == 0.333
     assert "step 1500" in envbuild("pool", manifest, "--schedule", path, "--step", 1500)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "questions"),
+    [
+        ({"short": 40, "medium": 30, "long": 35}, 18),
+        ({"short": 14, "medium": 4, "long": 9}, 12),  # 4.7 of 14 would be medium's
+        ({"short": 40, "medium": 1, "long": 600}, 18),  # medium is under a hundredth
+    ],
+)
+def test_a_suggested_schedule_can_be_filled_by_the_rows_that_may_be_drawn(
+    tmp_path: Path, sizes: dict[str, int], questions: int
+) -> None:
+    folder = tmp_path / "m"
+    write_database(folder / "town.sqlite", "CREATE TABLE town (name TEXT);")
+    towns = {"gold_sql": "SELECT name FROM town", "sqlite_file": "town.sqlite"}
+    held_out = [
+        manifest_row(
+            f"t{number}",
+            split="dev" if number % 2 else "train",  # the same schema, so it is held out too
+            question=question(5000 + number),
+            **towns,
+        )
+        for number in range(60)
+    ]
+    write_manifest(folder, [*rows_of(**sizes), *held_out])
+    plan = tmp_path / "own.toml"
+    plan.write_text(envbuild("pool", folder, "--suggest"))
+    schedule = load_schedule(str(plan))
+    assert schedule.questions == questions
+    pool = build_pool(folder, schedule, PoolChoice())
+    draws = Draws(schedule, pool.rows, seed=0)
+    assert not pool.lacking
+    assert not any(draws.at(step).lacking for step in range(schedule.steps))
 
 
 def test_a_bucket_that_cannot_fill_its_share_is_exit_1(tmp_path: Path) -> None:

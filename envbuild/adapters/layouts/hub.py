@@ -17,6 +17,8 @@ ANSWER_SCHEMA = pa.schema(
     [ROW_SCHEMA.field("row_id"), *(ROW_SCHEMA.field(name) for name in ANSWER_COLUMNS)]
 )
 RESULT_SCHEMA = GOLD_SCHEMA
+CONFIGURATIONS = ("questions", "answers", "results")
+README = "README.md"
 
 
 def split_columns(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -31,15 +33,14 @@ def front_matter(counts: dict[str, int]) -> Iterator[str]:
     """Lines of a README that tell `datasets` which file is which configuration and split."""
     yield "---"
     yield "configs:"
-    for config in ("questions", "answers", "results"):
+    for config in CONFIGURATIONS:
         yield f"- config_name: {config}"
         if config == "questions":
             yield "  default: true"
         yield "  data_files:"
-        for split in counts:
-            if config != "results" or split == "train":
-                yield f"  - split: {split}"
-                yield f"    path: {config}/{split}.parquet"
+        for split in ("train",) if config == "results" else counts:
+            yield f"  - split: {split}"
+            yield f"    path: {config}/{split}.parquet"
     yield "---"
     yield ""
     yield "# Question pool"
