@@ -18,6 +18,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """AdamW, cosine to zero."""
     warmup_share: float = 0.05
     """Linear warm-up, share of all steps."""
+    weight_decay: float = 0.0
     temperature: float = 1.0
     """Of the rollouts; no top-p, no top-k."""
 

@@ -44,6 +44,7 @@ def grpo_arguments(
         "num_iterations": 1,
         "max_steps": schedule.steps,
         "learning_rate": recipe.learning_rate,
+        "weight_decay": recipe.weight_decay,
         "lr_scheduler_type": "cosine",
         # a float below 1 is a share of all steps
         "warmup_steps": recipe.warmup_share,

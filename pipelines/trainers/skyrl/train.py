@@ -3,6 +3,7 @@
 GPU: not run. The generator itself ran, with SkyRL 0.4's own classes and a scripted engine.
 """
 
+import os
 import sys
 
 import ray
@@ -39,4 +40,7 @@ if __name__ == "__main__":
     settings = SkyRLTrainConfig.from_cli_overrides(sys.argv[1:])
     validate_cfg(settings)
     initialize_ray(settings)
-    ray.get(run.remote(settings))
+    # a worker on another machine has not this one's environment
+    names = ("ENVBUILD_MANIFEST", "ENVBUILD_RERUN_GOLDS")
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    ray.get(run.options(runtime_env={"env_vars": variables}).remote(settings))

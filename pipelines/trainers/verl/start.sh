@@ -1,14 +1,24 @@
 #!/bin/sh
-# MANIFEST=manifest pipelines/trainers/verl/start.sh [synsql-token|synsql-sequence] [verl overrides]
-set -eu
-here=$(dirname "$0")
+# MANIFEST=manifest DATA=data/verl pipelines/trainers/verl/start.sh [--print] [PRESET] [verl overrides]
+# PRESET: synsql-token or synsql-sequence. --print: verl's arguments, one a line, and nothing else.
+set -euf
+here=$(cd "$(dirname "$0")" && pwd)
+to=verl
+. "$here/../prepare.sh"
+print=
+[ "${1:-}" != --print ] || { print=yes; shift; }
 preset=${1:-synsql-token}
 [ $# -eq 0 ] || shift
-manifest=${MANIFEST:-manifest}
-envbuild pool "$manifest" --schedule "${SCHEDULE:-synsql}" --write || [ $? -eq 1 ] # 1: a bucket is short
-envbuild export "$manifest" --to verl --out "${DATA:-data/verl}"
-overrides=$(sed -E 's/[[:space:]]+#.*$//; /^#/d; /^$/d; s/: /=/' "$here/$preset.yaml")
-export ENVBUILD_MANIFEST=$manifest
+[ -e "$here/$preset.yaml" ] || { echo "no preset $preset: synsql-token or synsql-sequence" >&2; exit 2; }
+[ -n "$print" ] || prepare
+# verl wants a file even where it validates nothing
+test=$data/test.parquet
+[ -e "$test" ] || test=$data/train.parquet
+IFS='
+'
+# shellcheck disable=SC2046
+set -- $(overrides "$here/common.yaml" "$here/$preset.yaml") "data.train_files='$data/train.parquet'" \
+    "data.val_files='$test'" "+data.envbuild_manifest='$manifest'" "trainer.experiment_name=$preset" "$@"
+[ -z "$print" ] || { printf '%s\n' "$@"; exit; }
 # GPU: not run here
-# shellcheck disable=SC2086
-exec python -m verl.trainer.main_ppo $overrides "$@"
+exec python -m verl.trainer.main_ppo "$@"

@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib.metadata
+import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +15,21 @@ pytest.importorskip("verl", reason="verl has an environment of its own: tests/ad
 import numpy as np
 import torch
 import verl.trainer
-import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker, _agent_loop_registry
 from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.reward import get_custom_reward_fn
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.replica import TokenOutput
 
 import envbuild.adapters.verl.plugin  # what verl itself loads by the entry point
+from envbuild.adapters.recipe import load_recipe
 from envbuild.adapters.rollouts import Rollouts
+from envbuild.curriculum.presets import load_schedule
 from envbuild.reward.group import group_advantages
 from tests.adapters.questions import (
     QUESTIONS,
@@ -205,13 +210,46 @@ def test_verl_finds_the_plugin_and_the_reward_function(
 
 
 @pytest.mark.parametrize("name", ["synsql-token", "synsql-sequence"])
-def test_the_preset_composes_with_verls_configuration(name: str) -> None:
-    preset = yaml.safe_load((PRESETS / f"{name}.yaml").read_text())
-    overrides = [f"{key}={'null' if v is None else v}" for key, v in preset.items()]
+def test_verl_accepts_what_start_sh_prints(scene: Scene, tmp_path: Path, name: str) -> None:
+    data = tmp_path / "my data"
+    data.symlink_to(scene.data)
+    folders = {"MANIFEST": str(scene.manifest), "DATA": str(data)}
+    printed = subprocess.run(
+        ["sh", str(PRESETS / "start.sh"), "--print", name],
+        env={**os.environ, **folders},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
     folder = str(Path(verl.trainer.__file__).parent / "config")
     with initialize_config_dir(config_dir=folder, version_base=None):
-        config = compose("ppo_trainer", overrides=overrides)
-    assert config.algorithm.adv_estimator == "envbuild"
-    assert config.data.train_batch_size == 18 and config.actor_rollout_ref.rollout.n == 8
-    assert config.actor_rollout_ref.actor.loss_scale_factor == 1024
-    assert config.data.shuffle is False
+        config = compose("ppo_trainer", overrides=printed)
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    OmegaConf.resolve(config)
+    assert config.trainer.save_freq > 0 and list(config.trainer.logger) == ["console"]
+    assert config.trainer.n_gpus_per_node == 1
+    assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == 1
+    assert config.data.envbuild_manifest == str(scene.manifest)
+    assert Path(config.data.val_files).is_file()  # verl wants one even where none is read
+    rows = RLHFDataset([config.data.train_files], scene.tokenizer, config.data, processor=None)
+    assert len(rows) == PLAN.steps * PLAN.questions  # none is dropped
+    # the preset says what the recipe says
+    recipe, actor = load_recipe(name), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    schedule = load_schedule(recipe.schedule)
+    assert config.actor_rollout_ref.model.path == recipe.model
+    assert config.trainer.total_training_steps == schedule.steps
+    assert config.data.train_batch_size == actor.ppo_mini_batch_size == schedule.questions
+    assert actor.rollout_n == schedule.episodes
+    assert actor.loss_scale_factor == recipe.loss_divisor
+    assert (actor.clip_ratio_low, actor.clip_ratio_high) == (recipe.clip_low, recipe.clip_high)
+    assert recipe.ratio_cap in (None, actor.clip_ratio_c)
+    assert (actor.policy_loss.loss_mode == "gspo") == (recipe.ratio_level == "sequence")
+    assert actor.kl_loss_coef == recipe.kl_beta
+    assert actor.optim.lr == recipe.learning_rate
+    assert actor.optim.weight_decay == recipe.weight_decay == 0.0
+    assert actor.optim.lr_warmup_steps_ratio == recipe.warmup_share
+    assert (actor.optim.optimizer_impl, actor.optim.optimizer) == (
+        "bitsandbytes.optim",
+        "AdamW8bit",
+    )
+    assert config.algorithm.adv_estimator == "envbuild" and config.data.shuffle is False
