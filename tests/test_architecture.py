@@ -32,6 +32,7 @@ HOMES = {
     "sqlite3": {"pipeline"},  # the peers of `envbuild bench`
     "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum", "adapters"},
     "duckdb": {"io"},
+    "jinja2": {"io"},
     "datasets": {"corpora", "adapters"},
     "tqdm": {"cli"},
     "typer": {"cli"},

@@ -1,49 +1,45 @@
 """`--html`: the report as one self-contained page, readable without a network or a script."""
 
-from collections.abc import Iterable, Sequence
-from html import escape
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from envbuild.io.files import write_text
-from envbuild.preflight.page_charts import GOLD_PARTS, gold_bar, histogram, series, signal_plot
-from envbuild.preflight.page_style import STYLE
+from envbuild.io.pages import render_page
 from envbuild.records.counted import counted
-from envbuild.records.finding import Finding, Severity
-from envbuild.records.preflight import CorpusReport, DatabaseHealth, FindingSummary, Report
+from envbuild.records.preflight import BIN_EDGES, GoldHealth, Report
 from envbuild.records.signal import SignalSummary
 from envbuild.sql.text.differences import changed_stretch
 
-_SIGNS = {Severity.ERROR: "✕ error", Severity.WARNING: "! warning", Severity.NOTE: "· note"}
+GOLD_PARTS = ("sound", "trivial", "empty", "undetermined", "fails")
 
 
 def write_page(report: Report, path: Path) -> None:
     """Writes the page of this report to `path`, whole or not at all."""
-    write_text(path, render_page(report))
-
-
-def render_page(report: Report) -> str:
-    """The report as an HTML document."""
     names = ", ".join(corpus.corpus for corpus in report.corpora)
     names = names if len(names) <= 60 else f"{len(report.corpora)} corpora"
-    body = "".join(
-        (
-            f"<h1>Preflight: {escape(names)}</h1>",
-            f'<p class="soft">{_totals(report)}</p>',
-            _rows_section(report),
-            _signal_section(report),
-            _gold_section(report),
-            _findings_section(report),
-            _worst_section(report),
-            f"<footer>envbuild {escape(report.versions['envbuild'])}, SQLite "
-            f"{escape(report.versions['sqlite'])}</footer>",
-        )
+    page = render_page(
+        "preflight.html",
+        title=f"Preflight: {names}",
+        report=report,
+        totals=_totals(report),
+        plot=RowPlot(report),
+        reasons=[(c.corpus, reason) for c in report.corpora for reason in c.rows.reasons],
+        signals=[
+            (position, c.corpus, c.signal, _tiles(c.signal), _wrong_queries(c.signal))
+            for position, c in enumerate(report.corpora)
+            if c.signal is not None
+        ],
+        golds=[
+            (position, c.corpus, c.gold, _parts(c.gold), _counts(c.gold))
+            for position, c in enumerate(report.corpora)
+            if c.gold.golds
+        ],
+        gold_parts=GOLD_PARTS,
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>Preflight: {escape(names)}</title><style>{STYLE}</style></head>"
-        f"<body><main>{body}</main></body></html>\n"
-    )
+    write_text(path, page)
 
 
 def _totals(report: Report) -> str:
@@ -57,227 +53,133 @@ def _totals(report: Report) -> str:
     )
 
 
-def _rows_section(report: Report) -> str:
-    counts = ("corpus", "databases", "tables", "rows")
-    headers = (*counts, "median", "p10", "p90", "mean", "empty", "at most 2", "verdict")
-    rows = []
-    for position, corpus in enumerate(report.corpora):
-        s = corpus.rows
-        figures = (s.databases, s.tables, s.rows, s.median, s.p10, s.p90, s.mean)
-        rows.append(
-            [
-                _key(position) + escape(corpus.corpus),
-                *(_number(figure) for figure in figures),
-                f"{s.share_empty:.0%}",
-                f"{s.share_at_most_2:.0%}",
-                _verdict(s.verdict),
-            ]
-        )
-    reasons = "".join(
-        f"<li>{escape(corpus.corpus)}: {escape(reason)}</li>"
-        for corpus in report.corpora
-        for reason in corpus.rows.reasons
-    )
+def _tiles(signal: SignalSummary) -> tuple[tuple[str, str], ...]:
+    low, high, half = signal.mean_low, signal.mean_high, signal.share_below_half
+    mean = "–"
+    if low is not None and high is not None:
+        mean = " – ".join(dict.fromkeys((f"{low:.2f}", f"{high:.2f}")))
     return (
-        "<h2>Rows per table</h2>"
-        "<p>A database of two rows a table pays about half of the wrong queries like the right "
-        "one. Share of tables by their rows, on a log axis; the triangles are the medians here, "
-        "the dashed lines published ones.</p>"
-        f'<div class="card">{_legend(report.corpora)}{histogram(report.corpora, report.published)}'
-        f'</div><div class="card">{_table(headers, rows, numbers=range(1, 10))}</div>'
-        + (f"<ul>{reasons}</ul>" if reasons else "")
-    )
-
-
-def _signal_section(report: Report) -> str:
-    measured = [(i, c, c.signal) for i, c in enumerate(report.corpora) if c.signal is not None]
-    if not measured:
-        return ""
-    points = any(corpus.signal_points for _, corpus, _ in measured)
-    plot = (
-        f'<div class="card">{_legend(report.corpora)}'
-        f"{signal_plot(report.corpora, report.published)}</div>"
-        if points
-        else ""
-    )
-    blocks = "".join(_signal_block(i, corpus, signal) for i, corpus, signal in measured)
-    return (
-        "<h2>Signal</h2><p>Of wrong queries made by small changes to a gold query, the share that "
-        "the database tells from it; the rest would earn the full reward. Each dot is a database: "
-        "its median rows a table across, the mean signal of its sampled questions up.</p>"
-        f"{plot}{blocks}"
-    )
-
-
-def _signal_block(position: int, corpus: CorpusReport, signal: SignalSummary) -> str:
-    low, high = signal.mean_low, signal.mean_high
-    mean = "–" if low is None or high is None else _interval(low, high)
-    half = signal.share_below_half
-    tiles = (
         ("mean signal, low to high", mean),
         ("median", "–" if signal.median is None else f"{signal.median:.2f}"),
         ("of questions below 0.5", "–" if half is None else f"{half:.0%}"),
         ("empty gold results", f"{signal.empty_golds:,}"),
     )
-    shown = "".join(
-        f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for label, value in tiles
-    )
-    alive = ", ".join(f"{o.operator} ({o.alive} of {o.mutants})" for o in signal.top_alive)
-    return (
-        f"<h3>{_key(position)}{escape(corpus.corpus)}</h3>"
-        f'<p class="soft">{signal.scored:,} of {signal.sampled:,} sampled questions scored under '
-        f"{escape(signal.verdict)}; {signal.questions:,} questions and phrasings in the corpus.</p>"
-        f'<div class="tiles">{shown}</div>'
-        + (f"<p>Changes that most often go unnoticed: {escape(alive)}.</p>" if alive else "")
-        + _signal_example(signal)
-    )
 
 
-def _signal_example(signal: SignalSummary) -> str:
-    example = signal.example
-    if example is None:
-        return ""
-    wrong = "".join(f"<pre>{_marked(example.gold_sql, sql)}</pre>" for sql in example.wrong_sql)
-    rows = f"{example.gold_rows} row{'s' * (example.gold_rows != 1)}"
-    return (
-        f'<div class="card"><b>{escape(example.question)}</b> '
-        f'<span class="soft">({escape(example.db_id)}, gold returns {rows})</span>'
-        f"<pre>{escape(example.gold_sql)}</pre>"
-        f"<p>These {len(example.wrong_sql)} wrong queries return the same and would earn the full "
-        f"reward:</p>{wrong}</div>"
-    )
+def _wrong_queries(signal: SignalSummary) -> list[tuple[str, str, str]]:
+    """The example's wrong queries: what stands before, in and behind the change."""
+    if signal.example is None:
+        return []
+    found = []
+    for wrong in signal.example.wrong_sql:
+        start, end = changed_stretch(signal.example.gold_sql, wrong)
+        found.append((wrong[:start], wrong[start:end] or "\N{NO-BREAK SPACE}", wrong[end:]))
+    return found
 
 
-def _marked(gold: str, wrong: str) -> str:
-    """The wrong query with what was changed in it marked."""
-    start, end = changed_stretch(gold, wrong)
-    middle = f"<mark>{escape(wrong[start:end]) or '&nbsp;'}</mark>"
-    return f"{escape(wrong[:start])}{middle}{escape(wrong[end:])}"
+def _failed(gold: GoldHealth) -> int:
+    return gold.error + gold.denied + gold.truncated + gold.timeout
 
 
-def _gold_section(report: Report) -> str:
-    corpora = [(i, c) for i, c in enumerate(report.corpora) if c.gold.golds]
-    if not corpora:
-        return ""
-    headers = ("corpus", "", "golds", "sound", "trivial", "empty", "undetermined", "fail")
-    rows = []
-    for position, corpus in corpora:
-        g = corpus.gold
-        failed = g.error + g.denied + g.truncated + g.timeout
-        counts = (g.golds, g.sound, g.trivial, g.empty, g.undetermined, failed)
-        rows.append(
-            [
-                _key(position) + escape(corpus.corpus),
-                gold_bar(g),
-                *(f"{count:,}" for count in counts),
-            ]
-        )
-    keys = "".join(f'<span><i class="key {part}"></i>{part}</span>' for part in GOLD_PARTS)
-    return (
-        "<h2>Gold queries</h2>"
-        "<p>Each distinct gold query was run on its own database. An empty or trivial result "
-        "rewards many wrong queries; an undetermined one hangs on ties, scan order, the clock, "
-        "chance or bare columns.</p>"
-        f'<div class="card"><div class="legend">{keys}</div>'
-        f"{_table(headers, rows, numbers=range(2, 8))}</div>"
-    )
+def _parts(gold: GoldHealth) -> list[tuple[str, int]]:
+    """The parts of a corpus's bar; a gold counts once."""
+    failed = _failed(gold)
+    undetermined = max(0, gold.golds - failed - gold.sound - gold.empty - gold.trivial)
+    counts = (gold.sound, gold.trivial, gold.empty, undetermined, failed)
+    return list(zip(GOLD_PARTS, counts, strict=True))
 
 
-def _findings_section(report: Report) -> str:
-    blocks = []
-    for position, corpus in enumerate(report.corpora):
-        headers = ("severity", "finding", "findings", "cases", "databases")
-        rows = [
-            [
-                _verdict(f.severity),
-                f"<b>{escape(f.code)}</b><br>{escape(f.meaning)}{_examples(f)}",
-                f"{f.findings:,}",
-                f"{f.count:,}",
-                f"{f.databases:,}" if f.databases else "all",
-            ]
-            for f in corpus.findings
+def _counts(gold: GoldHealth) -> tuple[int, ...]:
+    return gold.golds, gold.sound, gold.trivial, gold.empty, gold.undetermined, _failed(gold)
+
+
+class RowPlot:
+    """Rows per table from left to right: a place for 0, then a log scale in 1-2-5 steps.
+
+    Numbers are pixels of the picture, from its upper left corner.
+    """
+
+    WIDTH, HEIGHT = 960, 320
+    LEFT, RIGHT, TOP, BOTTOM = 44, 12, 46, 36
+    BASE, PLOT = HEIGHT - BOTTOM, HEIGHT - TOP - BOTTOM
+    """The y of the base line, and how much the plot is high."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        last = max((bisect_right(BIN_EDGES, m.high) - 1 for m in report.published), default=0)
+        for corpus in report.corpora:
+            last = max(last, *(i for i, count in enumerate(corpus.rows.histogram) if count), 0)
+        self.slots = min(last + 2, len(BIN_EDGES))
+        """Bins shown; every table and every published median lies in one of them."""
+        self.slot_width = (self.WIDTH - self.LEFT - self.RIGHT) / self.slots
+        self.shares = [
+            [count / max(1, c.rows.tables) for count in c.rows.histogram] for c in report.corpora
         ]
-        content = _table(headers, rows, numbers=range(2, 5)) if rows else "Nothing was found."
-        blocks.append(
-            f"<h3>{_key(position)}{escape(corpus.corpus)}</h3><div class='card'>{content}</div>"
-        )
-    return f"<h2>Findings</h2>{''.join(blocks)}"
+        highest = max((max(shares) for shares in self.shares), default=0.0)
+        self.top = next((top for top in (0.1, 0.2, 0.4, 0.6, 0.8) if highest <= top), 1.0)
+        """The share at the plot's upper end."""
 
+    def x(self, rows: float) -> float:
+        """Where a row count stands; 0 in the middle of its place."""
+        if rows < 1:
+            return self._edge(0) + (0.5 + 0.5 * rows) * self.slot_width
+        slot = bisect_right(BIN_EDGES, rows) - 1
+        if slot >= len(BIN_EDGES) - 1:
+            return self._edge(slot) + self.slot_width / 2
+        within = math.log(rows / BIN_EDGES[slot]) / math.log(BIN_EDGES[slot + 1] / BIN_EDGES[slot])
+        return round(self._edge(slot) + within * self.slot_width, 1)
 
-def _examples(summary: FindingSummary) -> str:
-    shown = "".join(_example(finding) for finding in summary.examples)
-    return f"<details><summary>Examples</summary>{shown}</details>"
+    def y(self, share: float, top: float = 1.0) -> float:
+        """Where a share stands on an axis that ends at `top`."""
+        return round(self.BASE - share / top * self.PLOT, 1)
 
+    def grid(self, top: float) -> Iterator[tuple[float, str]]:
+        """Each horizontal line with its share, the base line first."""
+        for step in range(5):
+            yield self.y(step / 4), f"{round(top * step * 25, 1):g}%"
 
-def _example(finding: Finding) -> str:
-    where = " / ".join(p for p in (finding.db_id, finding.table, finding.question_id) if p)
-    example = f"<pre>{escape(finding.example)}</pre>" if finding.example else ""
-    lead = f"<b>{escape(where)}</b>: " if where else ""
-    return f"<div>{lead}{escape(finding.message)}{example}</div>"
+    def labels(self) -> Iterator[tuple[float, str]]:
+        """The bins' first counts, under their left ends."""
+        for edge in BIN_EDGES[: self.slots]:
+            short = f"{edge // 1_000_000}M" if edge >= 1_000_000 else f"{edge // 1000}k"
+            yield self.x(edge), short if edge >= 1000 else str(edge)
 
+    def outlines(self) -> Iterator[str]:
+        """For each corpus the path around each run of bins that hold something."""
+        for shares in self.shares:
+            path, inside = "", False
+            for slot in range(self.slots):
+                left, right = round(self._edge(slot), 1), round(self._edge(slot + 1), 1)
+                height = self.y(shares[slot], self.top)
+                if shares[slot]:
+                    path += f"{'L' if inside else f'M{left},{self.BASE}L'}{left},{height}"
+                    path += f"L{right},{height}"
+                elif inside:
+                    path += f"L{left},{self.BASE}"
+                inside = bool(shares[slot])
+            yield path + (f"L{self._edge(self.slots)},{self.BASE}" if inside else "")
 
-def _worst_section(report: Report) -> str:
-    blocks = []
-    for position, corpus in enumerate(report.corpora):
-        if corpus.worst:
-            headers = ("database", "tables", "rows", "median rows", "golds hurt", "errors")
-            table = _table(
-                (*headers, "warnings"), map(_worst_row, corpus.worst), numbers=range(1, 7)
-            )
-            blocks.append(
-                f"<h3>{_key(position)}{escape(corpus.corpus)}</h3><div class='card'>{table}</div>"
-            )
-    return f"<h2>Worst databases</h2>{''.join(blocks)}" if blocks else ""
+    def hovers(self) -> Iterator[tuple[float, str]]:
+        """Each bin's left end, and what is said of it."""
+        for slot in range(self.slots):
+            lower, upper = BIN_EDGES[slot], (*BIN_EDGES, 0)[slot + 1] - 1
+            span = f"{lower:,} to {upper:,} rows" if upper >= 0 else f"{lower:,} rows and more"
+            lines = [counted(lower, "row") if upper == lower else span]
+            for corpus, shares in zip(self.report.corpora, self.shares, strict=True):
+                tables = counted(corpus.rows.histogram[slot], "table")
+                lines.append(f"{corpus.corpus}: {shares[slot]:.1%} ({tables})")
+            yield self._edge(slot), "\n".join(lines)
 
+    def published(self) -> Iterator[dict[str, Any]]:
+        """The published medians' lines, with labels in two rows so that neighbours stay legible."""
+        for row, median in enumerate(sorted(self.report.published, key=lambda m: m.low)):
+            x = self.x((median.low + median.high) / 2)
+            # on the left of its line where it would run out of the picture on the right
+            side, anchor = (-5, "end") if x > 0.8 * self.WIDTH else (5, "start")
+            label = f"{median.corpus} published: {median.render()}"
+            y = self.TOP - 30 + 13 * (row % 2)
+            yield {"x": x, "y": y, "text_x": x + side, "anchor": anchor, "label": label}
 
-def _worst_row(database: DatabaseHealth) -> list[str]:
-    hurt = f"{database.golds_hurt:,} of {database.golds:,}" if database.golds else "–"
-    figures = (database.tables, database.rows, database.median)
-    counts = (database.errors, database.warnings)
-    return [
-        escape(database.db_id),
-        *(_number(figure) for figure in figures),
-        hurt,
-        *(f"{count:,}" for count in counts),
-    ]
-
-
-def _legend(corpora: Sequence[CorpusReport]) -> str:
-    entries = "".join(
-        f"<span>{_key(position)}{escape(c.corpus)}, median {c.rows.median:g}</span>"
-        for position, c in enumerate(corpora)
-    )
-    return f'<div class="legend">{entries}</div>'
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: range) -> str:
-    """A table of ready cells; the columns in `numbers` stand right."""
-
-    def cell(tag: str, position: int, content: str) -> str:
-        kind = ' class="n"' if position in numbers else ' class="id"'
-        return f"<{tag}{kind}>{content}</{tag}>"
-
-    head = "".join(cell("th", i, escape(header)) for i, header in enumerate(headers))
-    lines = (
-        "<tr>" + "".join(cell("td", i, content) for i, content in enumerate(row)) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-
-
-def _key(position: int) -> str:
-    return f'<i class="key" style="background:{series(position)}"></i>'
-
-
-def _verdict(severity: Severity | None) -> str:
-    if severity is None:
-        return '<span class="tag fine">✓ fine</span>'
-    return f'<span class="tag {severity.value}">{_SIGNS[severity]}</span>'
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:,.1f}"
-
-
-def _interval(low: float, high: float) -> str:
-    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} – {high:.2f}"
+    def _edge(self, slot: int) -> float:
+        """The left end of a bin."""
+        return self.LEFT + slot * self.slot_width
