@@ -9,8 +9,7 @@ import apsw
 import pytest
 
 from envbuild.errors import CorpusError, PayloadError
-from envbuild.materialize.build import build_database
-from envbuild.materialize.catalogue import Built
+from envbuild.materialize.build import Built, build_database
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.schema.read import read_schema_of
 from envbuild.sql.connect import open_read_only

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.materialize.build import build_database
-from envbuild.materialize.catalogue import Built
+from envbuild.materialize.build import Built, build_database
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.files.dump_text import read_dump

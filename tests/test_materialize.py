@@ -15,9 +15,14 @@ import pytest
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import read_source
 from envbuild.errors import ConfigurationError, OutputError
-from envbuild.materialize.corpus import CorpusSummary, build_corpus
-from envbuild.materialize.names import FileNames
-from envbuild.materialize.units import build_unit, build_unit_singly, iter_units
+from envbuild.materialize.corpus import (
+    CorpusSummary,
+    FileNames,
+    build_corpus,
+    build_unit,
+    build_unit_singly,
+    iter_units,
+)
 from tests.shared import shared_data
 
 

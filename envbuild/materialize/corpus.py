@@ -4,8 +4,14 @@ A run that was killed is simply run again: finished units are kept, and the fold
 the bytes of an undisturbed run. A run under another configuration is refused.
 """
 
+import gc
+import hashlib
+import heapq
+import re
 import shutil
-from collections.abc import Callable
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +21,35 @@ from envbuild import __version__
 from envbuild.corpora.folder_files import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
 from envbuild.corpora.source import Source
 from envbuild.engine.fanout import run_shards
-from envbuild.errors import ConfigurationError
-from envbuild.io.files import sha256_file, write_bytes, writing
+from envbuild.engine.shards import shard_of
+from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError
+from envbuild.io.files import TEMPORARY_SUFFIX, sha256_file, write_bytes, writing
 from envbuild.io.locks import only_writer
-from envbuild.materialize.assemble import assemble
-from envbuild.materialize.names import safe_name
-from envbuild.materialize.units import build_unit, build_unit_singly, iter_units, remove_temporary
+from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.materialize.build import Built, build_database
+from envbuild.records.corpus import DatabaseRecord, DatabaseRow, Question, Reject, TableRow
 from envbuild.sql.connect import SQLITE_VERSION
 
+UNIT_BYTES = 4 * 1024 * 1024
+"""Payload a unit holds before it is closed; a tenth of a second of work or two."""
+UNIT_DATABASES = 32
+MAX_NAME_BYTES = 150
+"""Leaves room for endings and temporary names within the 255 of a file system."""
+_GROUP_ROWS = 16 * 1024
 _CONFIGURATION_FILE = "configuration.json"
-_UNSHARDED = (0, 1)
+_COUNTED = ("databases", "failed", "undecodable_cells", "description_files")
+_SUMMED = (
+    "tables",
+    "rows",
+    "rows_offered",
+    "rows_stored",
+    "rows_refused",
+    "ddl_statements",
+    "ddl_refused",
+    "fk_violations",
+)
+_UNSAFE = re.compile(r"""[^\w .,+=()'&!~@%{}\[\]-]|\.{2,}""")
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
 
 class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +85,41 @@ class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Reason -> how many; `transpiled` and `folded` are notes about what was taken after all."""
 
 
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One database on its way: what to build, and where."""
+
+    index: int
+    """Position within the source: the catalogue's order."""
+    record: DatabaseRecord
+    file: str
+    """Relative to the corpus folder."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one database: one of the two is there."""
+
+    index: int
+    built: Built | None = None
+    reject: Reject | None = None
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """The databases one worker builds before it reports."""
+
+    root: str
+    """The corpus folder."""
+    part: str
+    """File that says the unit is done, with what came of it; relative to `root`."""
+    entries: tuple[Entry | Outcome, ...]
+    """Outcomes stand for what the reader itself could not read."""
+    link: bool
+
+    @property
+    def part_path(self) -> Path:
+        """Where the part file stands."""
+        return Path(self.root) / self.part
+
+
 def build_corpus(
     source: Source,
     out: Path,
@@ -70,7 +130,7 @@ def build_corpus(
     link: bool = False,
     workers: int | None = None,
     engine: str = "local",
-    shard: tuple[int, int] = _UNSHARDED,
+    shard: tuple[int, int] = (0, 1),
     on_built: Callable[[int], None] = lambda built: None,
 ) -> CorpusSummary:
     """Materializes `source` into `out/<name>`; the same bytes for any workers, engine or shards.
@@ -81,18 +141,30 @@ def build_corpus(
     """
     name = safe_name(name or source.name)
     root = Path(out) / name
-    configuration = _configuration(
-        source, name, split=split, limit=limit, link=link, shards=shard[1]
-    )
-    if (root / INDEX_FILE).is_file():
-        return _finished(root, configuration, source)
-    parts = root / PARTS_FOLDER
-    with writing(root):
-        parts.mkdir(parents=True, exist_ok=True)
-    _check_configuration(parts / _CONFIGURATION_FILE, configuration)
+    index_file, parts = root / INDEX_FILE, root / PARTS_FOLDER
     own = parts / f"{shard[0]}-of-{shard[1]}"
+    configuration = {  # everything that decides the bytes: no paths, workers or times
+        "name": name,
+        "reader": source.kind,
+        "revision": source.revision,
+        "source": {f"{p.parent.name}/{p.name}": sha256_file(p) for p in source.files},
+        "options": {"split": split, "limit": limit, "link": link},
+        "shards": shard[1],
+        "sqlite": SQLITE_VERSION,
+        "envbuild": __version__,
+    }
+    if index_file.is_file():
+        index = msgspec.json.decode(index_file.read_bytes())
+        _compare(index, configuration, root)
+        shutil.rmtree(parts, ignore_errors=True)
+        return _summary(root, index, resumed=True)
     with writing(own):
-        own.mkdir(exist_ok=True)
+        own.mkdir(parents=True, exist_ok=True)
+    begun = parts / _CONFIGURATION_FILE
+    if begun.is_file():
+        _compare(msgspec.json.decode(begun.read_bytes()), configuration, root)
+    else:
+        write_bytes(begun, msgspec.json.encode(configuration))
     with only_writer(own, of=root):
         remove_temporary(own)
         units = iter_units(
@@ -106,28 +178,15 @@ def build_corpus(
         write_bytes(own / "done", b"")
         if not all((parts / f"{i}-of-{shard[1]}" / "done").is_file() for i in range(shard[1])):
             return CorpusSummary(name=name, root=str(root), said=source.said, complete=False)
-        part = limit is not None or split is not None
-        return _complete(root, source, configuration, split=split, limited=part)
-
-
-def _complete(
-    root: Path, source: Source, configuration: dict[str, Any], *, split: str | None, limited: bool
-) -> CorpusSummary:
-    remove_temporary(root)
-    counts = assemble(root, source, split=split, limited=limited)
-    shown = {key: value for key, value in configuration.items() if key != "shards"}
-    index = {"format": INDEX_FORMAT, **shown, "said": source.said, "counts": counts}
-    encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
-    write_bytes(root / INDEX_FILE, encoded + b"\n")
-    shutil.rmtree(root / PARTS_FOLDER, ignore_errors=True)
-    return _summary(root, index, resumed=False)
-
-
-def _finished(root: Path, configuration: dict[str, Any], source: Source) -> CorpusSummary:
-    index = msgspec.json.decode((root / INDEX_FILE).read_bytes())
-    _compare(index, configuration, root)
-    shutil.rmtree(root / PARTS_FOLDER, ignore_errors=True)
-    return _summary(root, index, resumed=True)
+        remove_temporary(root)
+        limited = limit is not None or split is not None
+        counts = _assemble(root, source, split=split, limited=limited)
+        del configuration["shards"]
+        index = {"format": INDEX_FORMAT, **configuration, "said": source.said, "counts": counts}
+        encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
+        write_bytes(index_file, encoded + b"\n")
+        shutil.rmtree(parts, ignore_errors=True)
+        return _summary(root, index, resumed=False)
 
 
 def _summary(root: Path, index: dict[str, Any], *, resumed: bool) -> CorpusSummary:
@@ -139,30 +198,6 @@ def _summary(root: Path, index: dict[str, Any], *, resumed: bool) -> CorpusSumma
         resumed=resumed,
         **index["counts"],
     )
-
-
-def _configuration(
-    source: Source, name: str, *, split: str | None, limit: int | None, link: bool, shards: int
-) -> dict[str, Any]:
-    """Everything that decides the bytes, and nothing else: no paths, workers or times."""
-    return {
-        "name": name,
-        "reader": source.kind,
-        "revision": source.revision,
-        "source": {f"{p.parent.name}/{p.name}": sha256_file(p) for p in source.files},
-        "options": {"split": split, "limit": limit, "link": link},
-        "shards": shards,
-        "sqlite": SQLITE_VERSION,
-        "envbuild": __version__,
-    }
-
-
-def _check_configuration(file: Path, configuration: dict[str, Any]) -> None:
-    """Remembers the configuration, or refuses to go on under another one."""
-    if file.is_file():
-        _compare(msgspec.json.decode(file.read_bytes()), configuration, file.parent.parent)
-    else:
-        write_bytes(file, msgspec.json.encode(configuration))
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], root: Path) -> None:
@@ -186,3 +221,262 @@ def _compare(before: dict[str, Any], now: dict[str, Any], root: Path) -> None:
             f"{root} {made} with another configuration: {'; '.join(differing)}; "
             "choose another --out or --name, or remove that folder"
         )
+
+
+def iter_units(
+    databases: Iterable[DatabaseRecord | Reject],
+    root: Path,
+    *,
+    shard: tuple[int, int],
+    link: bool,
+    limit: int | None,
+    split: str | None,
+) -> Iterator[Unit]:
+    """The source cut into units: by its order and sizes alone, whatever builds them.
+
+    Of several shards only the own one is cut; file names are given over all of them.
+    """
+    names = FileNames()
+    entries: list[Entry | Outcome] = []
+    size = number = taken = 0
+
+    def unit() -> Unit:
+        part = f"{PARTS_FOLDER}/{shard[0]}-of-{shard[1]}/{number:06}.msgpack"
+        return Unit(root=str(root), part=part, entries=tuple(entries), link=link)
+
+    for index, record in enumerate(databases):
+        if isinstance(record, Reject):
+            if shard_of(record.db_id, shard[1]) == shard[0]:
+                entries.append(Outcome(index=index, reject=record))
+            continue
+        if split is not None and record.split not in ("", split):
+            continue
+        if limit is not None and taken >= limit:
+            break
+        taken += 1
+        name = names.claim(record.db_id)
+        if shard_of(record.db_id, shard[1]) != shard[0]:
+            continue
+        file = f"databases/{name}/{name}.sqlite"
+        entries.append(Entry(index=index, record=record, file=file))
+        size += len(record.payload) + len(record.ddl)
+        if size >= UNIT_BYTES or len(entries) >= UNIT_DATABASES:
+            yield unit()
+            entries, size, number = [], 0, number + 1
+    yield unit()
+
+
+def build_unit(unit: Unit) -> int:
+    """Builds the unit's databases and writes its part file; how many there were.
+
+    What a database's own content prevents becomes a Reject. Raises OutputError for the disk.
+    """
+    return _finish(unit, [_build(entry, unit) for entry in unit.entries])
+
+
+def build_unit_singly(unit: Unit, reason: str) -> int:
+    """The same for a unit whose worker died: each database in a process of its own.
+
+    The one that kills its process becomes a Reject `worker_died`; the others are built.
+    """
+
+    def died(single: Unit, why: str) -> Outcome:
+        (entry,) = single.entries
+        return _rejected(entry, "worker_died", why or reason)
+
+    singles = [msgspec.structs.replace(unit, entries=(entry,)) for entry in unit.entries]
+    # two workers, since one would run in this process
+    return _finish(unit, list(run_shards(_build_single, singles, workers=2, on_crash=died)))
+
+
+def _finish(unit: Unit, outcomes: list[Outcome]) -> int:
+    write_bytes(unit.part_path, msgspec.msgpack.encode(outcomes))
+    return len(outcomes)
+
+
+def _build_single(unit: Unit) -> Outcome:
+    return _build(unit.entries[0], unit)
+
+
+def _build(entry: Entry | Outcome, unit: Unit) -> Outcome:
+    if isinstance(entry, Outcome):
+        return entry
+    path = Path(unit.root) / entry.file
+    remove_temporary(path.parent)
+    gc.disable()  # a payload is millions of small objects and no cycle
+    try:
+        built = build_database(entry.record, path, link=unit.link)
+    except CorpusError as e:
+        if path.parent.is_dir():
+            path.parent.rmdir()
+        return _rejected(entry, e.reason, e.detail)
+    finally:
+        gc.enable()
+    database = msgspec.structs.replace(built.database, sqlite_file=entry.file)
+    return Outcome(index=entry.index, built=msgspec.structs.replace(built, database=database))
+
+
+def _rejected(entry: Entry | Outcome, reason: str, detail: str) -> Outcome:
+    if isinstance(entry, Outcome):
+        return entry
+    reject = Reject(db_id=entry.record.db_id, kind="database", reason=reason, detail=detail)
+    return Outcome(index=entry.index, reject=reject)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Removes what a killed run left half written in `folder`."""
+    for stale in folder.glob(f"*{TEMPORARY_SUFFIX}*"):
+        stale.unlink(missing_ok=True)
+
+
+def _assemble(root: Path, source: Source, *, split: str | None, limited: bool) -> dict[str, Any]:
+    """Writes the four Parquet files of `root`; the counts that corpus.json keeps.
+
+    `limited` says that databases were left out on purpose, so questions about unknown ones are
+    not offered instead of refused. Parts are read once a file, one at a time.
+    """
+    counts: Counter[str] = Counter(dict.fromkeys((*_COUNTED, *_SUMMED), 0))
+    sorter = _QuestionSorter(split=split, limited=limited)
+    for outcome in _outcomes(root):
+        if outcome.built is not None:
+            row = outcome.built.database
+            if not (root / row.sqlite_file).is_file():
+                raise CorpusFolderError(
+                    f"{root / row.sqlite_file} is gone since it was built: remove "
+                    f"{root / PARTS_FOLDER} and run again"
+                )
+            sorter.built.add(row.db_id)
+            counts["databases"] += 1
+            counts.update({name: getattr(row, name) for name in _SUMMED})
+            counts["description_files"] += outcome.built.description_files
+            counts["undecodable_cells"] += sum(t.undecodable_cells for t in outcome.built.tables)
+        elif outcome.reject is not None:
+            sorter.failed.add(outcome.reject.db_id)
+            counts["failed"] += 1
+    reasons: Counter[str] = Counter()
+
+    def rejects() -> Iterator[Reject]:
+        for outcome in _outcomes(root):
+            yield from outcome.built.rejects if outcome.built else ()
+            yield from (outcome.reject,) if outcome.reject else ()
+        yield from sorter.refused
+
+    def counted() -> Iterator[Reject]:
+        for reject in rejects():
+            reasons[reject.reason] += 1
+            yield reject
+
+    def write(name: str, record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> int:
+        named = (msgspec.structs.replace(row, corpus=root.name) for row in rows)
+        path = root / f"{name}.parquet"
+        return write_records(path, named, arrow_schema(record), group=_GROUP_ROWS)
+
+    built = (o.built.database for o in _outcomes(root) if o.built)
+    write("databases", DatabaseRow, built)
+    write("tables", TableRow, (t for o in _outcomes(root) if o.built for t in o.built.tables))
+    questions = write("questions", Question, sorter.taken(source.questions()))
+    write("rejects", Reject, counted())
+    return {
+        **counts,
+        "questions": questions,
+        "questions_refused": len(sorter.refused),
+        "questions_outside": sorter.outside,
+        "rejects": dict(sorted(reasons.items())),
+    }
+
+
+def _outcomes(root: Path) -> Iterator[Outcome]:
+    """All outcomes in the source's order, whichever shard built them; parts are read one by one."""
+
+    def of_shard(folder: Path) -> Iterator[Outcome]:
+        for part in sorted(folder.glob("*.msgpack")):
+            yield from msgspec.msgpack.decode(part.read_bytes(), type=list[Outcome])
+
+    shards = sorted((root / PARTS_FOLDER).glob("*-of-*"))
+    return heapq.merge(*map(of_shard, shards), key=lambda outcome: outcome.index)
+
+
+class _QuestionSorter:
+    """Every question offered is taken or refused; the refused ones carry their reason."""
+
+    def __init__(self, *, split: str | None, limited: bool) -> None:
+        self.built: set[str] = set()
+        self.failed: set[str] = set()
+        self.refused: list[Reject] = []
+        self.outside = 0
+        self._split, self._limited = split, limited
+        self._seen: set[int] = set()
+
+    def taken(self, offered: Iterable[Question | Reject]) -> Iterator[Question]:
+        for question in offered:
+            split = "" if isinstance(question, Reject) else question.split
+            if self._is_outside(question.db_id, split):
+                self.outside += 1
+            elif isinstance(question, Reject):
+                self.refused.append(question)
+            elif reason := self._reason(question):
+                reject = Reject(
+                    db_id=question.db_id,
+                    question_id=question.question_id,
+                    kind="question",
+                    reason=reason,
+                    detail=question.style,
+                )
+                self.refused.append(reject)
+            else:
+                yield question
+
+    def _is_outside(self, db_id: str, split: str) -> bool:
+        if self._split is not None and split not in ("", self._split):
+            return True
+        return self._limited and db_id not in self.built and db_id not in self.failed
+
+    def _reason(self, question: Question) -> str:
+        if question.db_id not in self.built:
+            if not question.db_id:
+                return "missing_db_id"
+            return "database_not_built" if question.db_id in self.failed else "unknown_db_id"
+        key = hash((question.question_id, question.style))
+        if key in self._seen:
+            return "duplicate_question_id"
+        self._seen.add(key)
+        return ""
+
+
+class FileNames:
+    """Gives each db_id its file name; the first of two that differ only in case keeps its own.
+
+    Ask in the source's order: the same db_ids in the same order get the same names.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def claim(self, db_id: str) -> str:
+        """The db_id itself where that is safe and free, else a safe form with its digest."""
+        name = safe_name(db_id)
+        if _folded(name) in self._taken:
+            name = _with_digest(name, db_id)
+        self._taken.add(_folded(name))
+        return name
+
+
+def safe_name(db_id: str) -> str:
+    """`db_id` itself where every file system takes it, else a form of it with its digest."""
+    trimmed = _UNSAFE.sub("_", db_id).strip(" .").lstrip("-~")
+    fits = len(trimmed.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+    if trimmed == db_id and fits and not _RESERVED.match(trimmed):
+        return trimmed
+    return _with_digest(trimmed, db_id)
+
+
+def _with_digest(name: str, db_id: str) -> str:
+    digest = hashlib.sha256(db_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    room = MAX_NAME_BYTES - len(digest) - 1
+    short = name.encode("utf-8", "replace")[:room].decode("utf-8", "ignore").strip(" .")
+    return f"{short}-{digest}" if short else digest
+
+
+def _folded(name: str) -> str:
+    """Equal for names that some file system takes for the same: other case, other composition."""
+    return unicodedata.normalize("NFKC", name).casefold()

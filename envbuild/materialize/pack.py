@@ -17,8 +17,8 @@ from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusError
 from envbuild.io.packed import PACKED, UndecodableText, pack_value
-from envbuild.io.parquet import write_batches
-from envbuild.materialize.sequences import SEQUENCE_TABLE, read_sequences
+from envbuild.io.parquet import write_batches, write_records
+from envbuild.materialize.build import SEQUENCE_TABLE, has_sequences
 from envbuild.records.corpus import Question
 from envbuild.records.schema import Table
 from envbuild.schema.read import read_schema
@@ -60,11 +60,12 @@ _KINDS = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'"
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """One database as a row of the schemas set."""
 
-    db_id: str
+    schema_id: str
     split: str
-    ddl: str = ""
-    payload: bytes = b""
-    tables: int = 0
+    full_schema: str = ""
+    schema_content: bytes = b""
+    """The payload: UTF-8 text, which no decoding copies."""
+    number_of_tables: int = 0
     rows: int = 0
     problems: tuple[str, ...] = ()
     """What could not be packed, one sentence each."""
@@ -122,18 +123,20 @@ def pack_database(connection: Connection, *, db_id: str, split: str = "") -> Pac
         rows += count
         if count:
             members.append(msgspec.json.encode(table.name) + b":" + text)
-    if sequences := read_sequences(connection):
+    counters = f"SELECT name, seq FROM {SEQUENCE_TABLE} ORDER BY rowid"
+    found = connection.execute(counters) if has_sequences(connection) else ()
+    if sequences := [{"name": name, "seq": seq} for name, seq in found]:
         special = True
         members.append(msgspec.json.encode(SEQUENCE_TABLE) + b":" + msgspec.json.encode(sequences))
     if special:
         members.insert(0, msgspec.json.encode(PACKED) + b":[]")
     return Packed(
-        db_id=db_id,
+        schema_id=db_id,
         split=split,
         # a statement may end in a comment, so its semicolon stands on a line of its own
-        ddl="".join(f"{statement}\n;\n" for statement in statements),
-        payload=b"{" + b",".join(members) + b"}",
-        tables=len(schema.tables),
+        full_schema="".join(f"{statement}\n;\n" for statement in statements),
+        schema_content=b"{" + b",".join(members) + b"}",
+        number_of_tables=len(schema.tables),
         rows=rows,
         problems=tuple(
             f"{name} is a virtual table: its rows are not packed"
@@ -158,18 +161,17 @@ def _pack_corpus(
     counts = {"tables": 0, "rows": 0}
     problems: list[str] = []
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def packed_databases() -> Iterator[Packed]:
         for packed in run_shards(_pack_shard, shards, workers=workers):
             on_packed(1)
-            problems.extend(f"{packed.db_id}: {problem}" for problem in packed.problems)
-            if packed.payload:
-                counts["tables"] += packed.tables
+            problems.extend(f"{packed.schema_id}: {problem}" for problem in packed.problems)
+            if packed.schema_content:
+                counts["tables"] += packed.number_of_tables
                 counts["rows"] += packed.rows
-                yield _schema_row(packed)
+                yield packed
 
-    databases = write_batches(
-        out / SCHEMAS_FILE.format(split=split or "train"), batches(), _SCHEMAS
-    )
+    schemas = out / SCHEMAS_FILE.format(split=split or "train")
+    databases = write_records(schemas, packed_databases(), _SCHEMAS, group=1)
     known = {row.db_id for row in chosen}
     questions = [q for q in corpus.iter_questions() if q.db_id in known]
     if questions:
@@ -191,7 +193,7 @@ def _pack_shard(shard: tuple[str, str, str]) -> Packed:
         with open_ready(Path(path)) as connection:
             return pack_database(connection, db_id=db_id, split=split)
     except CorpusError as e:
-        return Packed(db_id=db_id, split=split, problems=(str(e),))
+        return Packed(schema_id=db_id, split=split, problems=(str(e),))
 
 
 def _pack_table(connection: Connection, table: Table) -> tuple[bytes, int, bool]:
@@ -236,23 +238,6 @@ def _decoded(raw: bytes) -> str | UndecodableText:
         return raw.decode()
     except UnicodeDecodeError:
         return UndecodableText(raw)
-
-
-def _schema_row(packed: Packed) -> pa.RecordBatch:
-    row = {
-        "schema_id": packed.db_id,
-        "full_schema": packed.ddl,
-        "schema_content": packed.payload,
-        "number_of_tables": packed.tables,
-        "split": packed.split,
-    }
-    arrays = [
-        pa.array([row[field.name]], type=pa.large_binary()).cast(field.type)
-        if field.name == "schema_content"
-        else pa.array([row[field.name]], type=field.type)
-        for field in _SCHEMAS
-    ]
-    return pa.record_batch(arrays, schema=_SCHEMAS)
 
 
 def _query(question: Question) -> dict[str, Any]:

@@ -1,16 +1,22 @@
 """One table's payload rows into the table: fast where they are plain, exact where they are not."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+import msgspec
+
 from envbuild.io.packed import RefusedCellError, UndecodableText
-from envbuild.materialize.affinity import affinity_of, changed_cells
-from envbuild.materialize.cells import PLAIN_TYPES, bindable
-from envbuild.materialize.defaults import fixed_defaults
 from envbuild.materialize.payload import PayloadTable
+from envbuild.materialize.values import (
+    PLAIN_TYPES,
+    affinity_of,
+    bindable,
+    changed_cells,
+    fixed_defaults,
+)
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Row
 from envbuild.records.schema import Column, Table
@@ -40,8 +46,8 @@ class TableLoad:
             for c in self._loaded
         }
         self._fixed = fixed_defaults(self._loaded)
-        self._columns_noted: dict[tuple[str, str], int] = {}
-        """(reason, column) -> place of its one note in `rejects`."""
+        self._columns_noted: dict[tuple[str, str], tuple[int, str, int]] = {}
+        """(reason, column) -> place of its one note in `rejects`, the first cell, how many."""
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -64,7 +70,7 @@ class TableLoad:
             if kind is dict:
                 self._load_objects(connection, list(positioned), given.packed)
             elif kind is list:
-                self._load_lists(connection, list(positioned), given.packed)
+                self._load_objects(connection, list(self._objects_of(positioned)), given.packed)
             else:
                 for position, row in positioned:
                     self._refuse(position, "row_not_object", f"a row is a {type(row).__name__}")
@@ -120,10 +126,13 @@ class TableLoad:
             except RefusedCellError as e:
                 self._refuse(position, str(e), "")
                 continue
-            absent = frozenset(defaulted - cells.keys())
-            kept = [name for name in names if name not in absent]
+            kept = [name for name in names if name in cells or name not in defaulted]
             prepared.append((position, kept, tuple(cells.get(name) for name in kept)))
-        self._insert_prepared(connection, prepared)
+        # neighbouring rows of the same columns go in together: the order of rows is kept
+        for (shape, as_text), group in groupby(prepared, key=_shape):
+            run = list(group)
+            values = [tuple(map(_bytes, cells)) for _, _, cells in run]
+            self._insert(connection, shape, values, [position for position, *_ in run], as_text)
 
     def _columns_of(self, rows: Sequence[_Positioned]) -> dict[str, str]:
         """Key -> column; unknown keys and second spellings of a column lose their cells."""
@@ -137,48 +146,28 @@ class TableLoad:
         for key in sorted(keys, key=lambda k: k not in exact):
             column = self._by_name.get(fold_name(key))
             if column is None:
-                self._lose(keys[key], "unknown_column", f"the table has no column {key!r}")
+                self._note("cell", keys[key], "unknown_column", f"the table has no column {key!r}")
             elif column.name in taken:
-                self._lose(keys[key], "duplicate_column", f"{key!r} is {column.name!r} again")
+                self._note(
+                    "cell", keys[key], "duplicate_column", f"{key!r} is {column.name!r} again"
+                )
             else:
                 taken.add(column.name)
                 if not column.generated:
                     columns[key] = column.name
         return {key: columns[key] for key in keys if key in columns}
 
-    def _load_lists(
-        self, connection: Connection, rows: Sequence[_Positioned], packed: bool
-    ) -> None:
-        """By declared order; with or without the generated columns, nothing else."""
-        names = [column.name for column in self._loaded]
-        everything = len(self.table.columns)
-        given = [i for i, column in enumerate(self.table.columns) if not column.generated]
-        prepared = []
+    def _objects_of(self, rows: Iterable[_Positioned]) -> Iterator[_Positioned]:
+        """Lists as objects, by declared order; with or without the generated columns."""
+        everything = [column.name for column in self.table.columns]
+        loaded = [column.name for column in self._loaded]
         for position, row in rows:
-            if len(row) == everything:
-                row = [row[i] for i in given]
-            if len(row) != len(names):
-                detail = f"{len(row)} values for {len(names)} columns"
+            if len(row) not in (len(everything), len(loaded)):
+                detail = f"{len(row)} values for {len(loaded)} columns"
                 self._refuse(position, "ragged_row", detail)
-                continue
-            try:
-                cells = tuple(self._cell(value, position, packed) for value in row)
-            except RefusedCellError as e:
-                self._refuse(position, str(e), "")
-                continue
-            prepared.append((position, names, cells))
-        self._insert_prepared(connection, prepared)
-
-    def _insert_prepared(
-        self, connection: Connection, prepared: Sequence[tuple[int, list[str], Row]]
-    ) -> None:
-        """Neighbouring rows of the same columns go in together: the order of rows is kept."""
-        for (names, as_text), group in groupby(prepared, key=_shape):
-            run = list(group)
-            values = [tuple(_bytes(cell) for cell in cells) for _, _, cells in run]
-            self._insert(
-                connection, list(names), values, [position for position, *_ in run], as_text
-            )
+            else:
+                names = everything if len(row) == len(everything) else loaded
+                yield position, dict(zip(names, row, strict=True))
 
     def _insert(
         self,
@@ -256,31 +245,22 @@ class TableLoad:
 
     def _note_column(self, reason: str, name: str, position: int, detail: str, cells: int) -> None:
         """One note a column and reason: its first cell, and how many there are."""
-        place = self._columns_noted.setdefault((reason, name), len(self.rejects))
-        if place < len(self.rejects):
-            first = self.rejects.pop(place)
-            detail, _, before = first.detail.rpartition("; ")
-            position, cells = first.index, cells + int(before.partition(" ")[0])
-        note = Reject(
-            kind="cell",
-            table=self.table.name,
-            index=position,
-            reason=reason,
-            detail=f"{detail}; {cells} cells",
-        )
-        self.rejects.insert(place, note)
+        if (reason, name) not in self._columns_noted:
+            self._columns_noted[reason, name] = len(self.rejects), detail, 0
+            self._note("cell", position, reason, "")
+        place, first, before = self._columns_noted[reason, name]
+        self._columns_noted[reason, name] = place, first, before + cells
+        shown = f"{first}; {before + cells} cells"
+        self.rejects[place] = msgspec.structs.replace(self.rejects[place], detail=shown)
 
     def _cell(self, value: Any, position: int, packed: bool) -> Any:
         return bindable(
-            value, packed=packed, report=lambda reason: self._lose(position, reason, "")
+            value, packed=packed, report=lambda reason: self._note("cell", position, reason, "")
         )
 
     def _refuse(self, position: int, reason: str, detail: str) -> None:
         self.refused += 1
         self._note("row", position, reason, detail)
-
-    def _lose(self, position: int, reason: str, detail: str) -> None:
-        self._note("cell", position, reason, detail)
 
     def _note(self, kind: str, position: int, reason: str, detail: str) -> None:
         self.rejects.append(
@@ -304,10 +284,8 @@ def unknown_table(given: PayloadTable) -> Iterator[Reject]:
 def _pick(keys: list[str]) -> Callable[[dict[str, Any]], Row]:
     """From an object to its cells in the order of `keys`; KeyError where one is absent."""
     if len(keys) == 1:
-        (key,) = keys
-        return lambda row: (row[key],)
-    picker: Callable[[dict[str, Any]], Row] = partial(itemgetter, *keys)()
-    return picker
+        return lambda row: (row[keys[0]],)
+    return itemgetter(*keys)
 
 
 def _lacks_id(row: Row, names: Sequence[str], column: str | None) -> bool:

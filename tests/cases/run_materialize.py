@@ -14,8 +14,7 @@ from envbuild.corpora.source import read_source
 from envbuild.episode.toolbox import Toolbox
 from envbuild.episode.views import open_database
 from envbuild.errors import CorpusError
-from envbuild.materialize.build import build_database
-from envbuild.materialize.catalogue import Built
+from envbuild.materialize.build import Built, build_database
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.records.episode import EpisodeSettings

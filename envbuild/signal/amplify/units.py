@@ -6,8 +6,7 @@ import msgspec
 
 from envbuild.errors import CorpusError
 from envbuild.io.files import sha256_file, write_bytes
-from envbuild.materialize.catalogue import TableCounts, database_row, table_rows
-from envbuild.materialize.descriptions import copy_descriptions
+from envbuild.materialize.build import TableCounts, copy_descriptions, database_row, table_rows
 from envbuild.records.amplified import AmplifySettings, Gold, Growth
 from envbuild.records.corpus import DatabaseRow, Reject, TableRow
 from envbuild.schema.read import read_schema
