@@ -29,7 +29,7 @@ HOMES = {
     "sqlglot": {"sql"},
     "networkx": {"schema"},
     "apsw": {"sql"},
-    "sqlite3": {"pipeline"},  # the peers of `envbuild bench`
+    "sqlite3": set(),
     "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum", "adapters"},
     "duckdb": {"io"},
     "jinja2": {"io"},

@@ -91,11 +91,6 @@ def write_batches(
     return rows
 
 
-def write_dictionaries(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:
-    """Writes rows given as dictionaries, as most scripts do: what a bench compares us with."""
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path, compression="zstd")
-
-
 def read_records(path: Path, record: type[R]) -> list[R]:
     """Every row of a Parquet file as records."""
     return list(iter_records(path, record))

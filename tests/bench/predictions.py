@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from envbuild.corpora.source import read_source
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
 from envbuild.evaluate.predictions import read_predictions
-from envbuild.pipeline.bench.judge import birds_way, test_suites_way
 from envbuild.records.corpus import DatabaseRecord, Question
+from tests.bench.judge import birds_way, test_suites_way
 
 PAIRS = 10_000
 PEER_PAIRS = 1_000

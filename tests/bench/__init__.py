@@ -11,13 +11,16 @@ from typing import Any
 
 from envbuild.errors import UnknownNameError
 
+_NO_STAGES = ("__main__", "inputs", "sqlglot_ways")
+
 Measured = Mapping[str, Any]
 """One line of a stage's table: `what`, its figures, and `ratio` where there is a peer."""
 
 
 def stage_names() -> list[str]:
     """The stages that can be measured."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    names = {module.name for module in pkgutil.iter_modules(__path__)}
+    return sorted(names.difference(_NO_STAGES))
 
 
 def measure_stage(name: str, *, rounds: int) -> Sequence[Measured]:

@@ -18,7 +18,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 
-from envbuild.pipeline.bench_inputs import build_shape, gold_queries, table_name
 from envbuild.records.execution import QueryResult, Row
 from envbuild.records.manifest import GoldResult
 from envbuild.reward.score import score_answer
@@ -30,6 +29,7 @@ from envbuild.sql.results import digest_rows, encode_rows
 from envbuild.sql.running.authorizer import Authorizer
 from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import judge
+from tests.bench.inputs import build_shape, gold_queries, table_name
 
 TABLES, ROWS = 113, 69
 """Of a SQaLe-shaped database: the published medians."""

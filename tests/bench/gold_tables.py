@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from envbuild.pipeline.bench_inputs import build_shape, gold_queries
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.gold_tables import GoldTableReader
-from envbuild.sql.sqlglot_ways import tables_by_scope
+from tests.bench.inputs import build_shape, gold_queries
+from tests.bench.sqlglot_ways import tables_by_scope
 
 SHAPES = (("SQaLe-shaped", 10, 75, 60), ("SynSQL-shaped", 100, 8, 4))
 """(name, databases, tables a database, queries a database), as published."""

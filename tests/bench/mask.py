@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from statistics import mean, median
 
-from envbuild.pipeline.bench_inputs import gold_queries
-from envbuild.sql.sqlglot_ways import mask_by_parsing
 from envbuild.sql.text.mask import mask_sql
+from tests.bench.inputs import gold_queries
+from tests.bench.sqlglot_ways import mask_by_parsing
 
 QUERIES = 20_000
 PEER_QUERIES = 1_000
