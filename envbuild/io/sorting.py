@@ -21,8 +21,8 @@ from envbuild.io.parquet import READ_ROWS, columns_known, open_parquet, to_recor
 
 R = TypeVar("R", bound=msgspec.Struct)
 
-MEMORY = "128MB"
-"""What DuckDB may hold before it uses the disk."""
+MEMORY = 128 * 2**20
+"""Bytes that DuckDB may hold before it uses the disk, beside the row groups it is reading."""
 RECORDS_HELD = 8192
 """Records kept as Python objects before they go to DuckDB."""
 
@@ -38,16 +38,18 @@ def iter_grouped(
     wanted = list(keys)
     if not wanted:
         return
-    places = pa.table({"key": pa.array(wanted, pa.string()), "place": range(len(wanted))})
     with _FileDatabase(path) as database:
-        database.register("places", places)
+        # an ENUM orders as its values are listed, and a sort needs less memory than a join
+        values = pa.table({"key": pa.array(wanted, pa.string())})
+        database.register("wanted", values)
+        database.execute("CREATE TYPE key_order AS ENUM (SELECT key FROM wanted)")
         batches = _rows(
             database,
             path,
-            f"""SELECT places.place, {_names(path, record)}
-            FROM read_parquet(?, file_row_number=true) AS rows
-            JOIN places ON rows.{_quoted(by)} = places.key
-            ORDER BY places.place, rows.file_row_number""",
+            f"""SELECT enum_code(place)::INTEGER AS place, {_names(path, record)}
+            FROM (SELECT *, TRY_CAST({_quoted(by)} AS key_order) AS place
+                FROM read_parquet(?, file_row_number=true)) AS rows
+            WHERE place IS NOT NULL ORDER BY rows.place, rows.file_row_number""",
         )
         found = (
             pair
@@ -149,12 +151,12 @@ class SortedRecords(Generic[R]):
         self.fresh = []
 
 
-def _open() -> duckdb.DuckDBPyConnection:
+def _open(reading: int = 0) -> duckdb.DuckDBPyConnection:
     """A database in memory that may use the disk, and asks the network for nothing."""
     return duckdb.connect(
         ":memory:",
         config={
-            "memory_limit": MEMORY,
+            "memory_limit": f"{(MEMORY + reading) // 2**20}MiB",
             "temp_directory": tempfile.gettempdir(),
             "threads": 1,
             "autoinstall_known_extensions": False,
@@ -166,14 +168,19 @@ class _FileDatabase:
     """A database to read one Parquet file with; DuckDB's complaints are the file's fault."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.database = path, _open()
-        open_parquet(path).close()  # its sentences for what is missing, or no Parquet
+        self.path = path
+        with open_parquet(path) as file:  # its sentences for what is missing, or no Parquet
+            groups = range(file.metadata.num_row_groups)
+            largest = max((file.metadata.row_group(n).total_byte_size for n in groups), default=0)
+        self.database = _open(reading=3 * largest)
 
     def __enter__(self) -> duckdb.DuckDBPyConnection:
         return self.database
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.database.close()
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise OutputError(f"cannot sort {self.path}: {error}") from error
         if isinstance(error, duckdb.Error):
             raise CorpusFolderError(f"{self.path} is damaged or not ours: {error}") from error
 
