@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.corpora.folder import INDEX_FORMAT, CorpusFolder
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FORMAT
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.corpus import DatabaseRow, Question
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.corpora.benchmarks import iter_ready
 from envbuild.corpora.folder import open_corpora
-from envbuild.corpora.ready_databases import iter_ready
 from envbuild.errors import CorpusFolderError
 from envbuild.records.corpus import DatabaseRecord, Reject
 from tests.shared import shared_data

@@ -8,7 +8,7 @@ import msgspec
 from envbuild.buckets.cut import cut_corpus, read_edges
 from envbuild.buckets.edges import Edges
 from envbuild.corpora.folder import CorpusFolder
-from envbuild.corpora.spellings import one_spelling
+from envbuild.corpora.wording import one_spelling
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import arrow_schema
 from envbuild.io.sorting import count_values, iter_grouped

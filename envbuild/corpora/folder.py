@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from envbuild.corpora.folder_files import (
+from envbuild.corpora.source import (
     INDEX_FILE,
     INDEX_FORMAT,
     PARTS_FOLDER,
@@ -20,17 +20,6 @@ from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import iter_records, open_parquet, read_records
 from envbuild.io.sorting import first_record
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
-
-__all__ = [
-    "INDEX_FILE",
-    "INDEX_FORMAT",
-    "NOT_MEASURED",
-    "PARTS_FOLDER",
-    "SQLITE_ENDINGS",
-    "CorpusFolder",
-    "open_corpora",
-    "sqlite_files",
-]
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 """How every SQLite file that holds anything begins (sqlite.org/fileformat2.html)."""

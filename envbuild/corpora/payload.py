@@ -8,14 +8,14 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from envbuild.corpora.phrasings import questions_of_row
-from envbuild.corpora.recognise import tabular_files
-from envbuild.corpora.source import Source
+from envbuild.corpora.source import Source, tabular_files
 from envbuild.corpora.tables import bytes_of, columns_of, iter_cells, length_of, text_of
 from envbuild.errors import SourceError
+from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 
 _DATABASE_COLUMNS = {
@@ -41,6 +41,7 @@ _QUESTION_COLUMNS = {
 """`ddl` stands in for the id that v1 lacks."""
 _NUMBERED = re.compile(r"(.+?)-\d{5}-of-\d{5}")
 _SPLITS = frozenset(("train", "test", "dev", "validation", "val"))
+_LEGACY_STYLES = {"verbose (original)": "verbose"}
 LAYOUTS = ("current", "legacy", "v1", "records")
 
 
@@ -68,9 +69,7 @@ def read(path: str, *, split: str | None = None, kind: str = "payload") -> Sourc
     if split is not None:
         chosen = [file for file in chosen if file.split in ("", split)]
     return Source(
-        name=root.resolve().name.removesuffix(root.suffix)
-        if root.is_file()
-        else root.resolve().name,
+        name=root.resolve().stem if root.is_file() else root.resolve().name,
         kind=kind,
         said=_describe(chosen, files, layout),
         databases=lambda: _iter_databases(chosen),
@@ -80,6 +79,11 @@ def read(path: str, *, split: str | None = None, kind: str = "payload") -> Sourc
         has_databases=any(file.database for file in chosen),
         has_questions=any(file.question for file in chosen),
     )
+
+
+def read_sqale(path: str, *, split: str | None = None) -> Source:
+    """SQaLe in its current, legacy and v1 layouts; SourceError where `path` holds none of them."""
+    return read(path, split=split, kind="sqale")
 
 
 def _look_at(path: Path, root: Path) -> _File | None:
@@ -181,3 +185,72 @@ def _iter_questions(files: list[_File]) -> Iterator[Question | Reject]:
 def id_of_schema(ddl: str) -> str:
     """The id of a database whose layout has none: derived from its DDL, so equal DDL is one."""
     return f"schema_{hashlib.sha256(ddl.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def questions_of_row(row: dict[str, Any], position: int) -> Iterator[Question | Reject]:
+    """The questions of a row, its phrasings being text, an object of them, or JSON text of one.
+
+    A phrasing that is null was never offered; a row without any, or without SQL, is a Reject
+    (`no_phrasing`, `no_gold_sql`). Placeholders like `...` stay: preflight reports them.
+    """
+    question_id, db_id = _text(row["question_id"]), _text(row["db_id"])
+
+    def rejected(reason: str) -> Reject:
+        return Reject(
+            db_id=db_id, question_id=question_id, kind="question", index=position, reason=reason
+        )
+
+    sql = _text(row["sql"])
+    if not sql.strip():
+        yield rejected("no_gold_sql")
+        return
+    phrasings = _phrasings(row["question"])
+    if not phrasings:
+        yield rejected("no_phrasing")
+    result = row["stored_result"]
+    for style, text in phrasings.items():
+        yield Question(
+            question_id=question_id,
+            db_id=db_id,
+            split=_text(row["split"]),
+            question=text,
+            style=style or _text(row["style"]),
+            evidence=_text(row["evidence"]),
+            gold_sql=sql,
+            difficulty=_text(row["difficulty"]),
+            stored_result=None if result is None else _text(result),
+            relevant_tables=_names(row["relevant_tables"]),
+        )
+
+
+def _phrasings(value: Any) -> dict[str, str]:
+    """Style -> text; the style is empty where the row has one phrasing only."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = decode_json(value)
+        except msgspec.DecodeError:
+            return {"": value}
+    if isinstance(value, dict):
+        return {
+            _LEGACY_STYLES.get(str(style), _text(style)): _text(text)
+            for style, text in value.items()
+            if isinstance(text, str)
+        }
+    return {"": value} if isinstance(value, str) else {}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """A list of table names, or JSON text of one; what is neither gives none."""
+    if isinstance(value, str) and value:
+        try:
+            value = decode_json(value)
+        except msgspec.DecodeError:
+            return ()
+    return tuple(str(name) for name in value) if isinstance(value, list) else ()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else str(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,24 +1,33 @@
-"""A source as every reader gives it: databases and questions, streamed, never executed."""
+"""A source as every reader gives it: databases and questions, streamed, never executed.
 
-from collections.abc import Callable, Iterator, Sequence
+A new layout is a reader and a line of LAYOUTS; which one a path has is told by the names of its
+files and columns alone.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
 
-from envbuild.corpora.recognise import check_source, recognise
-from envbuild.errors import SourceError, UnknownNameError
+from envbuild.errors import MissingDependencyError, SourceError, UnknownNameError
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 
-READERS = {
-    "sqale": "envbuild.corpora.sqale:read",
-    "payload": "envbuild.corpora.payload:read",
-    "synsql": "envbuild.corpora.synsql:read",
-    "bird": "envbuild.corpora.bird:read",
-    "spider": "envbuild.corpora.spider:read",
-    "hub": "envbuild.corpora.hub:read",
-}
 AUTO = "auto"
+INDEX_FILE = "corpus.json"
+"""Written last into a corpus folder: its presence means that the corpus is whole."""
+INDEX_FORMAT = "envbuild.corpus/1"
+PARTS_FOLDER = ".parts"
+"""What a materialize that has not ended keeps in the corpus folder."""
+SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
+_RECORD_FILES = (".parquet", ".jsonl", ".json")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?:@[\w./-]+)?")
+_OWN_INDEXES = {
+    INDEX_FILE: "a corpus that `envbuild materialize` made",
+    "manifest.json": "a manifest",
+    "episodes.json": "a folder of episodes",
+}
+_SCHEMA_COLUMNS = {"Full schema", "full_schema", "ddl", "schema"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +54,60 @@ class Source:
     has_questions: bool = True
 
 
-class Reader(Protocol):
-    """What a reader module offers as its `read`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One way in which corpora are published."""
 
-    def __call__(self, path: str, *, split: str | None) -> Source: ...
+    read: str
+    """`module:function` of `(path, *, split) -> Source`, imported when it is asked for."""
+    name: str = ""
+    """What an operator calls it."""
+    looks: str = ""
+    """What it looks like, for the error that lists what is known."""
+    is_at: Callable[[Path], bool] = lambda folder: False
+    """Whether the folder's own entries have this layout."""
+
+
+def _is_synsql(folder: Path) -> bool:
+    return (folder / "data.json").is_file() and (folder / "databases").is_dir()
+
+
+def _is_bird(folder: Path) -> bool:
+    return any(path.is_dir() for path in folder.glob("*_databases"))
+
+
+def _is_spider(folder: Path) -> bool:
+    ready = ("database",) if _is_synsql(folder) else ("database", "databases")
+    return any((folder / name).is_dir() for name in ready)
+
+
+_BENCHMARKS = "envbuild.corpora.benchmarks"
+READERS = {
+    "sqale": Layout(
+        read="envbuild.corpora.payload:read_sqale",
+        looks="Parquet files of row payloads (SQaLe's layouts)",
+    ),
+    "payload": Layout(read="envbuild.corpora.payload:read", name="row payloads"),
+    "synsql": Layout(
+        read=f"{_BENCHMARKS}:read_synsql",
+        name="SynSQL",
+        looks="a folder with data.json and databases/ (SynSQL)",
+        is_at=_is_synsql,
+    ),
+    "bird": Layout(
+        read=f"{_BENCHMARKS}:read_bird",
+        name="BIRD",
+        looks="with train.json, dev.json or mini_dev_sqlite.json and a *_databases/ folder (BIRD)",
+        is_at=_is_bird,
+    ),
+    "spider": Layout(
+        read=f"{_BENCHMARKS}:read_spider",
+        name="Spider",
+        looks="with questions as JSON and database/ (Spider)",
+        is_at=_is_spider,
+    ),
+    "hub": Layout(read="envbuild.corpora.source:read_hub", looks="owner/name@revision (a hub id)"),
+}
 
 
 def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = None) -> Source:
@@ -64,7 +123,8 @@ def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = Non
         raise UnknownNameError("reader", reader, (AUTO, *READERS))
     if reader != "hub":
         check_source(Path(path))
-    source = load_reader(reader)(str(path), split=split)
+    module, _, function = READERS[reader].read.partition(":")
+    source: Source = getattr(import_module(module), function)(str(path), split=split)
     if split is not None and split not in source.splits:
         has = ", ".join(source.splits) or "none: leave --split out"
         raise SourceError(f"{path} has no split {split!r}; it has {has}")
@@ -96,11 +156,7 @@ def read_sources(
 
 
 def _are_halves(one: Source, other: Source) -> bool:
-    return (
-        one.has_databases != other.has_databases
-        and one.has_questions != other.has_questions
-        and one.has_databases != one.has_questions
-    )
+    return one.has_databases != one.has_questions == other.has_databases != other.has_questions
 
 
 def _joined(one: Source, other: Source) -> Source:
@@ -115,8 +171,188 @@ def _joined(one: Source, other: Source) -> Source:
     )
 
 
-def load_reader(name: str) -> Reader:
-    """The reader registered under `name`, imported only now."""
-    module, _, attribute = READERS[name].partition(":")
-    reader: Any = getattr(import_module(module), attribute)
-    return reader  # type: ignore[no-any-return]  # the table's strings carry no types
+def read_hub(path: str, *, split: str | None = None) -> Source:
+    """A data set of the Hugging Face hub, `owner/name@revision`, read like local files.
+
+    Without a revision the newest is taken, and its commit recorded. Files already in the local hub
+    cache are not fetched again. Raises SourceError, saying what to do, where the hub cannot be
+    reached.
+    """
+    name, _, revision = path.partition("@")
+    # a path with a slip in it looks like an id: what was looked for first is said first
+    slip = "" if Path(name).exists() else f"there is no folder {name} here; "
+    try:
+        import datasets  # noqa: F401 - what the extra installs; it brings huggingface_hub
+        import huggingface_hub
+    except ModuleNotFoundError as e:
+        raise MissingDependencyError(
+            f"{slip}reading {name} from the hub", "datasets", "pip install '.[hub]' in a checkout"
+        ) from e
+    try:
+        patterns = [f"*{ending}" for ending in _RECORD_FILES]
+        snapshot = huggingface_hub.snapshot_download(
+            name, repo_type="dataset", allow_patterns=patterns, revision=revision or None
+        )
+    except Exception as e:
+        raise SourceError(
+            f"{slip}the hub does not give {name} ({type(e).__name__}); on a machine with a network "
+            f"run `hf download {name} --repo-type dataset --revision {revision or 'REVISION'} "
+            f"--local-dir FOLDER` and give FOLDER here instead"
+        ) from e
+    commit = Path(snapshot).name
+    found = read_source(snapshot, split=split)
+    return replace(
+        found,
+        name=name.rpartition("/")[2],
+        said=f"{name} at commit {commit}: {found.said}",
+        revision=commit,
+    )
+
+
+def recognise(path: Path | str) -> str:
+    """The name of the reader for `path`.
+
+    Raises SourceError, saying what is known, where none is for it; naming them, where `path` holds
+    several sources.
+    """
+    folder = Path(path)
+    if not folder.exists() and _HUB_ID.fullmatch(str(path)) and not str(path).startswith("."):
+        return "hub"
+    check_source(folder)
+    if folder.is_file():
+        return _recognise_file(folder)
+    found = _sources_in(folder)
+    kinds = {kind for _, kind in found}
+    inside = all(place != folder for place, _ in found)
+    if len(kinds) > 1 or (inside and len(found) > 1 and kinds != {"bird"}):
+        raise SourceError(f"{path} holds several sources: {_named(found, folder)}")
+    if inside and kinds and kinds != {"bird"}:
+        raise SourceError(f"{path} is the folder above a source: give {found[0][0]}")
+    if kinds:
+        return kinds.pop()
+    unreadable: SourceError | None = None
+    for file in tabular_files(folder):
+        try:
+            return _recognise_file(file)
+        except SourceError as e:
+            unreadable = unreadable or e
+    known = "; ".join(layout.looks for layout in READERS.values() if layout.looks)
+    raise unreadable or SourceError(f"{path} has no layout that is known; what is known: {known}")
+
+
+def check_source(path: Path) -> None:
+    """Raises SourceError where nothing is at `path`, or what envbuild itself has made."""
+    if not path.exists():
+        raise SourceError(f"no such file or folder: {path}")
+    if not path.is_dir():
+        return
+    wanted = "give the folder that the corpus was made from (the benchmark's, the data set's own)"
+    if (made := _made_by_us(path)) is not None:
+        raise SourceError(f"{path} is {made}, no source: {wanted}")
+    inside = [child for child in _folders(path) if _made_by_us(child) == _OWN_INDEXES[INDEX_FILE]]
+    if inside and not _layouts(path) and not _holds_payloads(tabular_files(path)):
+        names = ", ".join(child.name for child in inside)
+        raise SourceError(
+            f"{path} holds corpora that `envbuild materialize` made ({names}), no source: {wanted}"
+        )
+
+
+def tabular_files(folder: Path) -> Iterator[Path]:
+    """Parquet and JSON record files at most two levels down, sorted.
+
+    Hidden ones are left out, and what envbuild has made itself.
+    """
+    made: dict[Path, bool] = {folder: False}
+    for file in sorted(folder.rglob("*")):
+        inside = file.relative_to(folder).parts
+        hidden = any(part.startswith(".") for part in inside)
+        if len(inside) > 3 or hidden or file.suffix not in _RECORD_FILES or not file.is_file():
+            continue
+        above = [place for place in file.parents if place.is_relative_to(folder)]
+        for place in above:
+            if place not in made:
+                made[place] = _made_by_us(place) is not None
+        if not any(made[place] for place in above):
+            yield file
+
+
+def _sources_in(folder: Path) -> list[tuple[Path, str]]:
+    """(place, kind) of every source in `folder` or one level below that its names give away.
+
+    Row payloads count only beside others: alone, all Parquet files of a folder are one source.
+    """
+    found = [(folder, kind) for kind in _layouts(folder)]
+    payloads = [(folder, "payload")] if _holds_payloads(folder.glob("*.parquet")) else []
+    for child in _folders(folder):
+        if _made_by_us(child) is not None:
+            continue
+        kinds = _layouts(child)
+        found += [(child, kind) for kind in kinds]
+        nested = (file for pattern in ("*.parquet", "*/*.parquet") for file in child.glob(pattern))
+        if not kinds and _holds_payloads(nested):
+            payloads.append((child, "payload"))
+    return found + payloads if found else []
+
+
+def _layouts(folder: Path) -> list[str]:
+    """The readers whose layout the folder's own entries have."""
+    return [kind for kind, layout in READERS.items() if layout.is_at(folder)]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders inside that may be sources themselves."""
+    return sorted(
+        child
+        for child in folder.iterdir()
+        if child.is_dir()
+        and not child.name.startswith(".")
+        and child.name not in ("database", "databases")
+        and not child.name.endswith("_databases")
+    )
+
+
+def _holds_payloads(files: Iterable[Path]) -> bool:
+    from envbuild.corpora.tables import columns_of
+
+    for file in files:
+        try:
+            columns = columns_of(file)
+        except SourceError:
+            continue  # some other file of the folder
+        if columns & _SCHEMA_COLUMNS or "questions" in columns:
+            return True
+    return False
+
+
+def _named(found: list[tuple[Path, str]], folder: Path) -> str:
+    """The sources, and how to give one of them."""
+    names = ", ".join(
+        f"{place.relative_to(folder).as_posix() + '/' if place != folder else 'its own files'} "
+        f"({READERS[kind].name})"
+        for place, kind in found
+    )
+    if all(place != folder for place, _ in found):
+        return f"{names}; give each by its own path, as {found[0][0]}"
+    return f"{names}; give each a folder of its own, or say with --reader which one is meant"
+
+
+def _made_by_us(folder: Path) -> str | None:
+    """What kind of envbuild's own output the folder is; None where it is none."""
+    for name, what in _OWN_INDEXES.items():
+        try:
+            index = (folder / name).read_bytes()[:200]
+        except OSError:
+            continue
+        if re.search(rb'"format":\s*"envbuild\.', index):
+            return what
+    return _OWN_INDEXES[INDEX_FILE] if (folder / PARTS_FOLDER).is_dir() else None
+
+
+def _recognise_file(file: Path) -> str:
+    from envbuild.corpora.tables import columns_of
+
+    if file.suffix in SQLITE_ENDINGS:
+        raise SourceError(f"{file} is a SQLite file already: use it as a corpus, or pack it")
+    columns = columns_of(file)
+    sqale = {"Full schema", "questions", "full_schema"}
+    return "sqale" if sqale & columns or {"schema", "query"} <= columns else "payload"

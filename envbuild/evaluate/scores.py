@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from envbuild.corpora.spellings import one_spelling
+from envbuild.corpora.wording import one_spelling
 from envbuild.evaluate.statistics import clustered_interval
 from envbuild.records.evaluation import QuestionVerdict, Score, Share
 from envbuild.records.verdict import Verdict

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from envbuild.corpora.placeholder import is_placeholder
+from envbuild.corpora.wording import is_placeholder
 from envbuild.manifest.settings import ManifestSettings
 
 

@@ -7,7 +7,8 @@ import msgspec
 
 from envbuild.buckets.cut import read_edges
 from envbuild.buckets.edges import PUBLISHED_EDGES, Edges, parse_edges
-from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FILE
 from envbuild.errors import UnknownNameError, UsageError
 from envbuild.io.files import sha256_file
 from envbuild.io.sorting import count_values

@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from envbuild import __version__
-from envbuild.corpora.folder_files import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
-from envbuild.corpora.source import Source
+from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER, Source
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import shard_of
 from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError

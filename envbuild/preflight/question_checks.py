@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from envbuild.corpora.placeholder import is_placeholder
+from envbuild.corpora.wording import is_placeholder
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import DatabaseSubject
 from envbuild.records.corpus import Question

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FILE
 from envbuild.io.files import sha256_file, write_bytes
 from envbuild.preflight.check_database import CheckedDatabase
 from envbuild.records.execution import Limits

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.corpora.folder import INDEX_FILE, CorpusFolder
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FILE
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, iter_records, parquet_metadata, write_records
 from envbuild.records.signal import CorpusSignal, SignalScore, SignalSummary

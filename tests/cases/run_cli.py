@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envbuild.corpora.folder_files import PARTS_FOLDER
+from envbuild.corpora.source import PARTS_FOLDER
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.json_stream import iter_json
 from envbuild.io.parquet import open_parquet

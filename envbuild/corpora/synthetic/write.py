@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.corpora.recognise import recognise
+from envbuild.corpora.source import recognise
 from envbuild.corpora.synthetic.layouts import WRITERS
 from envbuild.corpora.synthetic.sample import SampleDatabase, SampleQuestion
 from envbuild.corpora.synthetic.shapes import iter_shape

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from envbuild import __version__
-from envbuild.corpora.folder import INDEX_FILE, PARTS_FOLDER, CorpusFolder
-from envbuild.corpora.folder_files import INDEX_FORMAT
+from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
 from envbuild.engine.fanout import run_shards
 from envbuild.engine.shards import chunked, shard_of
 from envbuild.errors import ConfigurationError, UsageError
