@@ -6,9 +6,9 @@ from statistics import median
 
 import pytest
 
-from envbuild.corpora.demo.write import write_demo_sources
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import read_source
+from envbuild.corpora.synthetic.shapes import write_demo_sources
 from envbuild.materialize.corpus import build_corpus
 from envbuild.sql.executor import Session
 from envbuild.sql.text.mask import mask_sql

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.corpora.source import READERS, read_source
-from envbuild.corpora.synthetic.write import write_shape
+from envbuild.corpora.synthetic.shapes import write_shape
 from envbuild.errors import OutputError, SourceError
 from envbuild.materialize.corpus import build_corpus
 

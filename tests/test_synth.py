@@ -8,8 +8,8 @@ import pytest
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import read_source
-from envbuild.corpora.synthetic.columns import parse_tables
-from envbuild.corpora.synthetic.write import write_shape
+from envbuild.corpora.synthetic.database import parse_tables
+from envbuild.corpora.synthetic.shapes import write_shape
 from envbuild.errors import UnknownNameError
 from envbuild.materialize.corpus import build_corpus
 from envbuild.sql.executor import Session

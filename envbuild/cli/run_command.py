@@ -144,7 +144,7 @@ def run_stages(
         else:
             sources = demo_sources(out)
             if any(str(sources / name) in stage.arguments for name in DEMO_NAMES):
-                from envbuild.corpora.demo.write import write_demo_sources
+                from envbuild.corpora.synthetic.shapes import write_demo_sources
 
                 write_demo_sources(sources)
             arguments = stage.arguments

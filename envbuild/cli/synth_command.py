@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         Its gold queries ask for values that are there, so their results mean something.
         """
         from envbuild.cli.tables import print_table
-        from envbuild.corpora.synthetic.write import write_shape
+        from envbuild.corpora.synthetic.shapes import write_shape
 
         summary = write_shape(shape, out, databases=databases, seed=seed)
         if json:

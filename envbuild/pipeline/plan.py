@@ -259,7 +259,7 @@ def _source_paths(paths: Sequence[str], beside: Path, out: Path) -> list[str]:
 
 
 DEMO_NAMES = ("demo_sqale", "demo_synsql", "demo_bird")
-"""Folders that `corpora.demo.write_demo_sources` writes, one a published layout."""
+"""Folders that `corpora.synthetic.shapes.write_demo_sources` writes, one a published layout."""
 
 
 def _schedule(name: str, beside: Path) -> str:

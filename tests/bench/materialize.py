@@ -15,8 +15,8 @@ from statistics import median
 
 import msgspec
 
+from envbuild.corpora.synthetic.database import SampleDatabase
 from envbuild.corpora.synthetic.layouts import write_sqale
-from envbuild.corpora.synthetic.sample import SampleDatabase
 from envbuild.corpora.synthetic.shapes import iter_shape
 from envbuild.engine.fanout import run_shards
 

@@ -10,15 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from envbuild.corpora.synthetic.sample import (
-    SampleDatabase,
-    SampleQuestion,
-    open_sample,
-    tables_named,
-    write_sqlite,
-)
+from envbuild.corpora.synthetic.database import SampleDatabase, write_sqlite
+from envbuild.corpora.synthetic.questions import SampleQuestion
 from envbuild.io.files import write_text
 from envbuild.io.parquet import write_batches
+from envbuild.sql.executor import Session
+from envbuild.sql.names import fold_name
+from envbuild.sql.text.tokens import iter_code, unquote
 
 Corpus = Iterable[tuple[SampleDatabase, Sequence[SampleQuestion]]]
 """Databases one by one, each with the questions about it."""
@@ -69,7 +67,7 @@ def write_sqale(corpus: Corpus, out: Path, *, seed: int) -> None:
             rows.append(
                 {
                     "schema_id": database.db_id,
-                    "full_schema": database.ddl,
+                    "full_schema": ";\n".join(database.statements) + ";",
                     "schema_content": json.dumps(content),
                     "number_of_tables": len(database.tables),
                 }
@@ -99,7 +97,7 @@ def write_synsql(corpus: Corpus, out: Path, *, seed: int) -> None:
                 "question": question.text,
                 "external_knowledge": question.evidence,
                 "cot": "The tables needed are "
-                + ", ".join(tables_named(question.sql, database))
+                + ", ".join(_tables_named(question.sql, database))
                 + f".\n```sql\n{question.sql}\n```",
                 "sql": question.sql,
             }
@@ -144,24 +142,33 @@ def _query_rows(
 ) -> Iterable[dict[str, Any]]:
     if not questions:
         return
-    with tempfile.TemporaryDirectory() as folder, open_sample(database, Path(folder)) as session:
-        for number, question in enumerate(questions, first):
-            result = session.run(question.sql)
-            stored = [list(row) for row in result.rows[:STORED_ROWS]] if result.ok else []
-            named = tables_named(question.sql, database)
-            near = [t.name for t in database.tables if t.name not in named]
-            generator = random.Random(f"{seed}/{number}")
-            relevant = named + generator.sample(near, min(len(near), 1))
-            yield {
-                "question_id": f"q_{number:06}",
-                "schema_id": database.db_id,
-                "sql": question.sql,
-                "difficulty": question.difficulty,
-                "questions": _phrasings(question, generator),
-                "relevant_tables": json.dumps(relevant),
-                "number_of_relevant_tables": len(relevant),
-                "execution_result": json.dumps(stored),
-            }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sample.sqlite"
+        write_sqlite(database, path)
+        with Session.open_file(path) as session:
+            for number, question in enumerate(questions, first):
+                result = session.run(question.sql)
+                stored = [list(row) for row in result.rows[:STORED_ROWS]] if result.ok else []
+                named = _tables_named(question.sql, database)
+                near = [t.name for t in database.tables if t.name not in named]
+                generator = random.Random(f"{seed}/{number}")
+                relevant = named + generator.sample(near, min(len(near), 1))
+                yield {
+                    "question_id": f"q_{number:06}",
+                    "schema_id": database.db_id,
+                    "sql": question.sql,
+                    "difficulty": question.difficulty,
+                    "questions": _phrasings(question, generator),
+                    "relevant_tables": json.dumps(relevant),
+                    "number_of_relevant_tables": len(relevant),
+                    "execution_result": json.dumps(stored),
+                }
+
+
+def _tables_named(sql: str, database: SampleDatabase) -> list[str]:
+    """The database's tables whose names stand in `sql`, in declared order."""
+    words = {fold_name(unquote(sql[start:end])) for _, start, end in iter_code(sql)}
+    return [table.name for table in database.tables if fold_name(table.name) in words]
 
 
 def _phrasings(question: SampleQuestion, generator: random.Random) -> dict[str, str | None]:

@@ -1,17 +1,31 @@
-"""Random databases in the proportions of the real corpora: how many tables, columns and rows."""
+"""Synthetic sources: random ones in the proportions of the real corpora, and the declared demo."""
 
 import math
 import random
+import tomllib
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from envbuild.corpora.synthetic.columns import SampleColumn, SampleTable
-from envbuild.corpora.synthetic.questions import make_questions
-from envbuild.corpora.synthetic.sample import SampleDatabase, SampleQuestion, make_database
-from envbuild.errors import UnknownNameError
+from envbuild.corpora.source import recognise
+from envbuild.corpora.synthetic.database import (
+    SampleColumn,
+    SampleDatabase,
+    SampleTable,
+    make_database,
+    parse_tables,
+)
+from envbuild.corpora.synthetic.layouts import WRITERS
+from envbuild.corpora.synthetic.questions import SampleQuestion, make_questions
+from envbuild.errors import OutputError, SourceError, UnknownNameError
+from envbuild.io.files import writing
 
-_NOUN_TEXT = (
+DEMO_CORPORA = ("sqale", "synsql", "bird")
+DEMO_SEED = 20240607
+_NOUNS = str.split(
     "account address agent aisle album asset audit badge batch bid bill board bond branch bundle "
     "cabin campaign carrier cart channel claim client clinic coach contract county course court "
     "crew crop customer dealer deposit depot device dock donor driver engine entry event exam "
@@ -23,7 +37,6 @@ _NOUN_TEXT = (
     "store survey tariff team tenant terminal test ticket tour trade trail tutor unit vendor venue "
     "vessel visit voucher ward warehouse well worker zone"
 )
-_NOUNS = _NOUN_TEXT.split()
 _ATTRIBUTES = (
     ("name", "TEXT", "person"),
     ("label", "TEXT", "code:LB"),
@@ -66,7 +79,94 @@ SHAPES = {
     "synsql": Shape(tables=(5, 10), columns=(3, 7), rows=2, spread=0, empty=0, questions=12),
     "bird": Shape(tables=(4, 12), columns=(4, 9), rows=927, spread=1.6, empty=0, questions=40),
 }
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
+
+
+class SynthSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    shape: str
+    out: str
+    databases: int
+    tables: int
+    rows: int
+    questions: int
+
+
+def write_shape(shape: str, out: Path, *, databases: int, seed: int) -> SynthSummary:
+    """Writes `databases` databases of `shape` (sqale, synsql, bird) into `out`, by seed alone.
+
+    Raises UnknownNameError for another shape, OutputError where `out` cannot be written or holds
+    a source of another layout: in one folder the two would be read as one.
+    """
+    corpus = iter_shape(shape, databases=databases, seed=seed)
+    try:
+        there = recognise(out) if out.is_dir() else shape
+    except SourceError:  # nothing that is read as a source
+        there = shape
+    if there != shape:
+        raise OutputError(f"{out} holds a source already, read as {there}: choose another --out")
+    counts = {"databases": 0, "tables": 0, "rows": 0, "questions": 0}
+
+    def counted() -> Iterator[tuple[SampleDatabase, list[SampleQuestion]]]:
+        for database, questions in corpus:
+            counts["databases"] += 1
+            counts["tables"] += len(database.tables)
+            counts["rows"] += sum(map(len, database.rows.values()))
+            counts["questions"] += len(questions)
+            yield database, questions
+
+    with writing(out):
+        WRITERS[shape](counted(), out, seed=seed)
+    return SynthSummary(shape=shape, out=str(out), **counts)
+
+
+def write_demo_sources(out: Path) -> list[Path]:
+    """Writes the three demo sources into `out`; their paths, ready for `materialize`.
+
+    They are small corpora of our own with the flaws that real ones have, declared in `demo/`, and
+    the same each time. Raises OutputError where `out` cannot be written.
+    """
+    sources = []
+    for corpus in DEMO_CORPORA:
+        text = files("envbuild.corpora.demo").joinpath(f"{corpus}.toml").read_text("utf-8")
+        demo = tomllib.loads(text)
+        source = Path(out) / demo["name"]
+        pairs = []
+        for database in demo["database"]:
+            made = make_database(
+                database["db_id"],
+                parse_tables(database["tables"]),
+                seed=f"{DEMO_SEED}/{demo['name']}/{database['db_id']}",
+                orphans=database.get("orphans", ()),
+            )
+            asked = [q for q in demo["question"] if q["db"] == made.db_id]
+            pairs.append((made, [filled for q in asked for filled in _fill(q)]))
+        with writing(source):
+            WRITERS[demo["layout"]](pairs, source, seed=DEMO_SEED)
+        sources.append(source)
+    return sources
+
+
+def _fill(declared: dict[str, Any]) -> Iterator[SampleQuestion]:
+    """A declared question once for every set of values that fills its blanks."""
+    for values in declared.get("values", [{}]):
+
+        def filled(name: str, values: dict[str, Any] = values) -> str:
+            text: str = declared.get(name, "")
+            for blank, value in values.items():
+                text = text.replace("{" + blank + "}", str(value))
+            return text
+
+        yield SampleQuestion(
+            db_id=declared["db"],
+            text=filled("text"),
+            sql=filled("sql"),
+            difficulty=declared["difficulty"],
+            style=declared.get("style", ""),
+            evidence=filled("evidence"),
+            placeholder=declared.get("placeholder", ""),
+        )
 
 
 def iter_shape(
@@ -119,4 +219,4 @@ def _rows(shape: Shape, generator: random.Random) -> int:
     if not shape.spread:
         return int(shape.rows)
     drawn = generator.lognormvariate(math.log(shape.rows), shape.spread)
-    return max(1, min(MOST_ROWS, round(drawn)))
+    return max(1, min(MAX_ROWS, round(drawn)))
