@@ -27,6 +27,7 @@ from envbuild.sql.executor import DEFAULT_LIMITS, Session
 from envbuild.sql.files.view import ViewBuilder
 from envbuild.sql.forks import KeyedLocks, renew_in_children
 from envbuild.sql.names import fold_name
+from envbuild.sql.text.from_names import oversized_views
 
 MiB = 1024 * 1024
 SMALL = MiB // 2
@@ -157,12 +158,17 @@ class ViewCache:
 
     def _build(self, path: Path, tables: Sequence[str] | None, key: tuple[str, ...]) -> View:
         if tables is None:
-            return View(file=path, shown=_tables_of(path))
+            shown = _tables_of(path)
+            if not _has_oversized_views(path):
+                return View(file=path, shown=shown)
+            tables = shown  # a copy of them, without those views
         if _status(path).st_size <= MOST_IN_MEMORY:
             image = self._builder(path, key[0]).image(tables)
             if len(image) <= SMALL:
                 return View(image=image, shown=tables)
-        elif set(map(fold_name, _tables_of(path))) <= set(map(fold_name, tables)):
+        elif set(map(fold_name, _tables_of(path))) <= set(
+            map(fold_name, tables)
+        ) and not _has_oversized_views(path):
             return View(file=path, shown=tables)
         name = sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         file = self._files() / f"{name}.sqlite"
@@ -265,6 +271,12 @@ def _status(path: Path) -> os.stat_result:
         return Path(path).stat()
     except OSError as e:
         raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
+
+
+def _has_oversized_views(path: Path) -> bool:
+    with closing(open_read_only(path)) as connection:
+        views = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'"))
+        return bool(oversized_views(views))
 
 
 def _tables_of(path: Path) -> list[str]:

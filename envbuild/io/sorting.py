@@ -172,7 +172,7 @@ class _FileDatabase:
         with open_parquet(path) as file:  # its sentences for what is missing, or no Parquet
             groups = range(file.metadata.num_row_groups)
             largest = max((file.metadata.row_group(n).total_byte_size for n in groups), default=0)
-        self.database = _open(reading=3 * largest)
+        self.database = _open(reading=4 * largest)
 
     def __enter__(self) -> duckdb.DuckDBPyConnection:
         return self.database

@@ -6,14 +6,16 @@ statement that was not taken as it stands is reported. Triggers wait until the r
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
 from envbuild.records.corpus import Reject
-from envbuild.sql.connect import Connection
+from envbuild.sql.connect import Connection, quote_name
 from envbuild.sql.files.dump_text import read_dump
 from envbuild.sql.files.new_database import RefusedStatementError, run_statement
 from envbuild.sql.names import fold_name
+from envbuild.sql.text.from_names import MAX_VIEW_READS, oversized_views
 from envbuild.sql.text.statements import split_statements
 from envbuild.sql.text.tokens import Kind, iter_code, unquote
 
@@ -82,6 +84,7 @@ class Ddl:
                 self._triggers.append(statement)
             else:
                 self._run(connection, statement)
+        self._drop_oversized_views(connection)
 
     def create_triggers(self, connection: Connection) -> None:
         """Runs the triggers; the rows are in, so that none of them acts on one."""
@@ -108,6 +111,16 @@ class Ddl:
                 self._reject(statement, "internal_table", "SQLite makes this table itself")
             elif not self._translate(connection, statement, str(e)):
                 self._reject(statement, "ddl_refused", str(e))
+
+    def _drop_oversized_views(self, connection: Connection) -> None:
+        """Leaves out views that nobody could compile, each a reject of its statement."""
+        views = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'"))
+        oversized = oversized_views(views)
+        for name in (name for name in views if fold_name(name) in oversized):
+            connection.execute(f"DROP VIEW {quote_name(name)}")
+            made = next(s for s in self._plan if _makes_view(s.text, name))
+            reads = f"it stands for more than {MAX_VIEW_READS:,} reads of tables"
+            self._reject(made, "oversized_view", reads)
 
     def _translate(self, connection: Connection, statement: Statement, complaint: str) -> bool:
         """Whether SQLite takes it through the dialect it looks like; what that loses is noted."""
@@ -170,6 +183,11 @@ class Ddl:
     def _reject(self, statement: Statement, reason: str, detail: str) -> None:
         self.refused += 1
         self._note(statement, reason, detail)
+
+
+def _makes_view(text: str, name: str) -> bool:
+    words = [fold_name(unquote(word)) for word in islice(_words(text), 10)]
+    return words[:1] == ["create"] and "view" in words and fold_name(name) in words
 
 
 def _counts_in_another_dialect(text: str) -> bool:

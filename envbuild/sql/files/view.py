@@ -20,6 +20,7 @@ from envbuild.sql.files.view_rows import Entry, copy_rows, read_shapes
 from envbuild.sql.files.view_tables import create_tables, in_cut
 from envbuild.sql.forks import renew_in_children
 from envbuild.sql.names import fold_name
+from envbuild.sql.text.from_names import oversized_views
 
 _SMALL = 4 * 1024 * 1024
 _OBJECTS = """
@@ -181,8 +182,13 @@ def _copy_statistics(connection: apsw.Connection, tables: list[str]) -> None:
 
 
 def _copy_views(connection: apsw.Connection, views: list[Entry]) -> None:
-    """The views that compile over what is here; others, and views over them, leave no trace."""
-    remaining = [quote_name(view.name) for view in views if _is_made(connection, view)]
+    """The views that compile over what is here; others, and views over them, leave no trace.
+
+    Those that stand for too many reads to be compiled are others.
+    """
+    oversized = oversized_views({view.name: view.sql for view in views})
+    kept = [view for view in views if fold_name(view.name) not in oversized]
+    remaining = [quote_name(view.name) for view in kept if _is_made(connection, view)]
     while remaining:
         broken = [name for name in remaining if not _compiles(connection, name)]
         if not broken:

@@ -5,7 +5,8 @@ goes unmentioned; these names fill that gap. Not a parser: whether a name is a t
 CTE is for the caller to find out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from envbuild.sql.names import fold_name
 from envbuild.sql.text.lexemes import Lexeme, lexemes
@@ -15,6 +16,31 @@ from envbuild.sql.text.tokens import Kind, unquote
 _ENDS_FROM = frozenset(
     ("where", "group", "having", "order", "limit", "window", "union", "except", "intersect")
 )
+
+MAX_VIEW_READS = 1000
+"""Reads of tables that one view may stand for, counted through the views it reads."""
+
+
+def oversized_views(views: Mapping[str, str]) -> frozenset[str]:
+    """Of views (name -> CREATE VIEW), the folded names of those past MAX_VIEW_READS.
+
+    SQLite copies a view into each place that reads it: fourteen views that each read the one
+    before twice are 8,192 reads, and no limit of SQLite's ends their compilation early.
+    """
+    known = {fold_name(name) for name in views}
+    reads = {fold_name(name): list(iter_from_names(sql)) for name, sql in views.items()}
+    inside = {name: known.intersection(found) for name, found in reads.items()}
+    while True:
+        try:
+            order = list(TopologicalSorter(inside).static_order())
+        except CycleError as e:  # SQLite refuses such views where they are read
+            inside.update((name, set()) for name in e.args[1])
+        else:
+            break
+    counts: dict[str, int] = {}
+    for name in order:
+        counts[name] = max(1, sum(counts.get(read, 1) for read in reads[name]))
+    return frozenset(name for name, count in counts.items() if count > MAX_VIEW_READS)
 
 
 def iter_from_names(sql: str) -> Iterator[str]:
