@@ -83,7 +83,7 @@ def register(app: typer.Typer) -> None:
         """
         from envbuild.cli.progress import progress_count
         from envbuild.corpora.folder import open_corpora
-        from envbuild.engine.shards import parse_shard
+        from envbuild.engine.fanout import parse_shard
         from envbuild.records.amplified import AmplifySettings
         from envbuild.signal.amplify.corpus import amplify_corpus, parse_rows
 

@@ -84,7 +84,7 @@ def manifest(
     """
     from envbuild.cli.progress import counter
     from envbuild.corpora.folder import open_corpora
-    from envbuild.engine.shards import parse_shard
+    from envbuild.engine.fanout import parse_shard
     from envbuild.errors import UnknownNameError
     from envbuild.manifest.build import build_manifest
     from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables

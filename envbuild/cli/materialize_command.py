@@ -81,7 +81,7 @@ def register(app: typer.Typer) -> None:
 
         from envbuild.cli.progress import progress_count
         from envbuild.corpora.source import read_sources
-        from envbuild.engine.shards import parse_shard
+        from envbuild.engine.fanout import parse_shard
         from envbuild.errors import UsageError
         from envbuild.materialize.corpus import build_corpus
 

@@ -99,7 +99,7 @@ def preflight(
     """
     from envbuild.cli.preflight_signal import parse_wanted
     from envbuild.corpora.folder import open_corpora
-    from envbuild.engine.shards import parse_shard
+    from envbuild.engine.fanout import parse_shard
     from envbuild.preflight.measure import measure_corpora
     from envbuild.preflight.page import write_page
     from envbuild.preflight.run import as_report

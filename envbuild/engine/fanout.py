@@ -4,30 +4,20 @@ Not a scheduler: the unit of work is a shard worth a few tenths of a second, and
 gives the same result for the same shard gives the same results for any number of workers.
 """
 
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from envbuild.errors import UnknownNameError
+from envbuild.errors import UnknownNameError, UsageError
 
 S = TypeVar("S")
 R = TypeVar("R")
 
 
-class Engine(Protocol):
-    """What an engine module offers as its `run`."""
-
-    def __call__(
-        self,
-        function: Callable[[S], R],
-        shards: Iterable[S],
-        *,
-        workers: int,
-        on_crash: Callable[[S, str], R] | None,
-    ) -> Iterator[R]: ...
-
-
+Engine = Callable[..., Iterator[Any]]
+"""`(function, shards, *, workers, on_crash)`, as `run_shards` documents them."""
 ENGINES = {
     "local": "envbuild.engine.local:run_local",
     "ray": "envbuild.engine.ray_tasks:run_ray",
@@ -73,3 +63,24 @@ def load_engine(name: str) -> Engine:
     module, _, attribute = ENGINES[name].partition(":")
     engine: Any = getattr(import_module(module), attribute)
     return engine  # type: ignore[no-any-return]  # the table's strings carry no types
+
+
+T = TypeVar("T")
+
+
+def shard_of(key: str, shards: int) -> int:
+    """Which of `shards` a key belongs to: BLAKE2b of the key, never `hash()`."""
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) % shards
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`I/N` as (I, N), 0 <= I < N. Raises UsageError otherwise."""
+    index, slash, count = text.partition("/")
+    if slash and index.isdigit() and count.isdigit() and int(index) < int(count):
+        return int(index), int(count)
+    raise UsageError(f"--shard takes I/N with 0 <= I < N, such as 0/64; got {text!r}")
+
+
+def chunked(values: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Runs of at most `size` neighbouring values."""
+    return [values[start : start + size] for start in range(0, len(values), size)]

@@ -6,9 +6,13 @@ Not `ProcessPoolExecutor`, which is lost as a whole when one of its workers dies
 import collections
 import os
 import pickle
+import queue
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -67,7 +71,7 @@ class _Worker:
         self.child.wait()
 
 
-_CHILD = "import sys; from envbuild.engine.worker import serve; serve(int(sys.argv[1]))"
+_CHILD = "import sys; from envbuild.engine.local import serve; serve(int(sys.argv[1]))"
 
 
 class _Pool:
@@ -179,3 +183,37 @@ def _reason(code: int) -> str:
     if code == -9:
         return "killed by signal 9 (often the out-of-memory killer: try fewer --workers)"
     return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def serve(descriptor: int) -> None:
+    """A worker's life: shard after shard, until the parent closes its end, even mid-shard."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    connection = Connection(descriptor)
+    arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, arrived), daemon=True).start()
+    function = pickle.loads(arrived.get())
+    while True:
+        index, shard = pickle.loads(arrived.get())
+        try:
+            answer = pickle.dumps((index, False, function(shard)), protocol=5)
+        except Exception as e:  # noqa: BLE001 - it is raised again in the parent
+            answer = pickle.dumps((index, True, _portable(e)))
+        connection.send_bytes(answer)
+
+
+def _receive(connection: Connection, arrived: "queue.SimpleQueue[bytes]") -> None:
+    try:
+        while True:
+            arrived.put(connection.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(0)  # the parent is gone: nobody wants the result
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself where it survives pickling, with the worker's traceback as a note."""
+    error.add_note("".join(traceback.format_exception(error)))
+    try:
+        copy: Any = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - some exceptions cannot be rebuilt from their arguments
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return copy if isinstance(copy, Exception) else RuntimeError(str(error))

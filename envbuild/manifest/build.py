@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
-from envbuild.engine.fanout import run_shards
-from envbuild.engine.shards import shard_of
+from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.io.files import write_bytes, writing
 from envbuild.io.locks import only_writer

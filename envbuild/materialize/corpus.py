@@ -19,8 +19,7 @@ import msgspec
 
 from envbuild import __version__
 from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER, Source
-from envbuild.engine.fanout import run_shards
-from envbuild.engine.shards import shard_of
+from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError
 from envbuild.io.files import TEMPORARY_SUFFIX, sha256_file, write_bytes, writing
 from envbuild.io.locks import only_writer

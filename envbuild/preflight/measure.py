@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
-from envbuild.engine.shards import shard_of
+from envbuild.engine.fanout import shard_of
 from envbuild.errors import SchemaError
 from envbuild.preflight.row_count_cache import RowCountCache
 from envbuild.preflight.row_statistics import row_statistics

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
-from envbuild.engine.shards import chunked
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.signal.amplify.build import amplify_database
 from envbuild.signal.cuts import cut_image

@@ -14,8 +14,7 @@ import msgspec
 from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
-from envbuild.engine.fanout import run_shards
-from envbuild.engine.shards import chunked, shard_of
+from envbuild.engine.fanout import chunked, run_shards, shard_of
 from envbuild.errors import ConfigurationError, UsageError
 from envbuild.io.files import sha256_file, write_bytes, writing
 from envbuild.io.sorting import iter_grouped

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
-from envbuild.engine.shards import chunked
 from envbuild.errors import CorpusError
 from envbuild.records.amplified import AddedRow, AmplifySettings, Gold
 from envbuild.records.manifest import GoldResult
