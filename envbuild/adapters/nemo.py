@@ -74,6 +74,10 @@ class EpisodeVerifyResponse(BaseVerifyResponse):  # type: ignore[misc]  # as abo
     group_seen: bool = False
 
 
+MAX_SESSIONS = 4096
+"""Episodes open at once."""
+
+
 class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as above
     """One episode a session."""
 
@@ -102,6 +106,8 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         session = request.session[SESSION_ID_KEY]
         if (left := self._episodes.pop(session, None)) is not None:
             left.close()
+        if len(self._episodes) >= MAX_SESSIONS:  # the oldest was given up by its agent
+            self._episodes.pop(next(iter(self._episodes))).close()
         self._episodes[session] = await asyncio.to_thread(
             rollouts.start_text, ticket, candidate=candidate_number(given)
         )

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import msgspec
 
+from envbuild.adapters.group_barrier import GroupBarrier
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.layouts.skyrl import ENV_CLASS
-from envbuild.adapters.rendezvous import Rendezvous
 from envbuild.adapters.rollouts import candidate_number, shared_rollouts
 from envbuild.episode.chat import HubTokenizer
 from envbuild.episode.token_episode import TokenEpisode
@@ -39,19 +39,19 @@ SIBLING_SECONDS = 1800.0
 class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here: not installed
     """SkyRL's generator; rows of other environments go SkyRL's own way."""
 
-    _meeting: Rendezvous[TokenEpisode, Played] | None = None
+    _barrier: GroupBarrier[TokenEpisode, Played] | None = None
 
     async def generate(self, input_batch: Any, **options: Any) -> Any:
         """Generates a batch; a group's members meet in it."""
         ids = input_batch.get("trajectory_ids") or ()
         sizes = set(Counter(one.instance_id for one in ids).values())
         rollouts = shared_rollouts()
-        self._meeting = (
-            Rendezvous(
+        self._barrier = (
+            GroupBarrier(
                 size=sizes.pop(),
                 together=rollouts.finish_group,
                 alone=rollouts.finish_alone,
-                patience=SIBLING_SECONDS,
+                timeout_s=SIBLING_SECONDS,
             )
             if len(sizes) == 1
             else None
@@ -83,17 +83,17 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
                 cache_salt=cache_salt,
                 **options,
             )
-        meeting = self._meeting if trajectory_id is not None else None
+        barrier = self._barrier if trajectory_id is not None else None
         try:
             episode = await self._play(env_extras, sampling_params, trajectory_id, cache_salt)
         except BaseException:
-            if meeting is not None:
-                meeting.leave(trajectory_id.instance_id)
+            if barrier is not None:
+                barrier.leave(trajectory_id.instance_id)
             raise
-        if meeting is None:
+        if barrier is None:
             (played,) = await asyncio.to_thread(shared_rollouts().finish_alone, [episode])
         else:
-            played = await meeting.join(
+            played = await barrier.join(
                 trajectory_id.instance_id, trajectory_id.repetition_id, episode
             )
         return _output(played)

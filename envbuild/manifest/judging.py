@@ -25,7 +25,9 @@ OpenVariant = Callable[[str, Path], Session]
 _Key = tuple[str, str, str, str]
 """Manifest folder, digest of its index, gold_id, variant."""
 _run_again: dict[_Key, GoldResult] = {}
-"""Every gold that this process has run, for all who judge by its manifest."""
+"""The golds that this process has run last, for all who judge by its manifest."""
+MAX_RUN_AGAIN = 4096
+"""Golds kept; the oldest is run once more when it is asked for again."""
 _running = KeyedLocks()
 
 
@@ -59,7 +61,10 @@ class Judging:
         with _running.of(key):  # the first thread runs it, the others wait for it
             if key not in _run_again:
                 _run_again[key] = self._run(row, stored)
-            return _run_again[key]
+            found = _run_again[key]
+            while len(_run_again) > MAX_RUN_AGAIN:
+                _run_again.pop(next(iter(_run_again)), None)
+            return found
 
     def database_path(self, row: ManifestRow) -> Path:
         """The row's SQLite file.

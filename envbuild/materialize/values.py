@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envbuild.io.packed import UndecodableText, unpack_value
@@ -126,7 +126,7 @@ class Changed(NamedTuple):
     cells: int
 
 
-@cache
+@lru_cache(maxsize=4096)
 def affinity_of(declared: str) -> str:
     """SQLite's column affinity by its own rules: integer, text, blob, real or numeric."""
     upper = declared.upper()

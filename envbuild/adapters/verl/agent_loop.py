@@ -1,20 +1,21 @@
 """Episodes as a verl agent loop: token ids in, token ids out, nothing rendered again.
 
-verl's v1 trainer runs a group's members as tasks of one event loop, so they meet here and the
-consensus bonus is theirs. Where a member comes without its group (the older trainer, validation),
-it is scored alone and its record says so.
+verl's v1 trainer runs a group's members as tasks of one event loop, so they wait for each other
+here and the consensus bonus is theirs. Where a member comes without its group (the older trainer,
+validation), it is scored alone and its record says so.
 """
 
 import asyncio
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from envbuild.adapters.group_barrier import GroupBarrier
 from envbuild.adapters.groups import Played
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.layouts.verl import VERL_AGENT
-from envbuild.adapters.rendezvous import Rendezvous
 from envbuild.adapters.rollouts import Rollouts, candidate_number, shared_rollouts
 from envbuild.episode.chat import HubTokenizer
 from envbuild.episode.token_episode import TokenEpisode
@@ -37,8 +38,9 @@ except ModuleNotFoundError as e:
 SIBLING_SECONDS = 1800.0
 """How long a member waits for its group before it is scored alone."""
 
-_meetings: dict[int, Rendezvous[TokenEpisode, Played]] = {}
-"""One meeting place an event loop: verl makes an agent loop object for every episode."""
+_Barriers = dict[Rollouts, GroupBarrier[TokenEpisode, Played]]
+_barriers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Barriers] = WeakKeyDictionary()
+"""The barriers of each event loop, one a manifest: verl makes an agent loop for every episode."""
 
 
 @register(VERL_AGENT)
@@ -52,16 +54,16 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
             rerun_golds=bool(self.data_config.get("envbuild_rerun_golds")),
         )
         ticket = msgspec.json.decode(row["env_json"], type=Ticket)
-        meeting = self._meeting(rollouts)
+        barrier = self._barrier(rollouts)
         group = _group_of(row)
         try:
             episode = await self._play(rollouts, ticket, sampling_params, row)
         except BaseException:
             if group:
-                meeting.leave(group)
+                barrier.leave(group)
             raise
         if group:
-            played = await meeting.join(group, int(row["session_id"]), episode)
+            played = await barrier.join(group, int(row["session_id"]), episode)
         else:
             (played,) = await asyncio.to_thread(rollouts.finish_alone, [episode])
         return _output(played)
@@ -96,16 +98,16 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
             await asyncio.to_thread(episode.feed, sampled.token_ids, sampled.log_probs)
         return episode
 
-    def _meeting(self, rollouts: Rollouts) -> Rendezvous[TokenEpisode, Played]:
-        loop = asyncio.get_running_loop()
-        if id(loop) not in _meetings:
-            _meetings[id(loop)] = Rendezvous(
+    def _barrier(self, rollouts: Rollouts) -> GroupBarrier[TokenEpisode, Played]:
+        barriers = _barriers.setdefault(asyncio.get_running_loop(), {})
+        if rollouts not in barriers:
+            barriers[rollouts] = GroupBarrier(
                 size=self.rollout_config.n,
                 together=rollouts.finish_group,
                 alone=rollouts.finish_alone,
-                patience=SIBLING_SECONDS,
+                timeout_s=SIBLING_SECONDS,
             )
-        return _meetings[id(loop)]
+        return barriers[rollouts]
 
 
 def _group_of(row: dict[str, Any]) -> str:
