@@ -45,7 +45,7 @@ from envbuild.records.reward import RewardBreakdown, RewardSettings
 from envbuild.records.verdict import Verdict
 from envbuild.reward.score import Variant, can_judge, score_answer, unscored_answer
 from envbuild.reward.tiers import settings_sha256
-from envbuild.signal.variants.store import VariantStore
+from envbuild.signal.variants import VariantStore
 from envbuild.sql.executor import DEFAULT_LIMITS
 from envbuild.sql.forks import renew_in_children
 

@@ -3,14 +3,14 @@
 import apsw
 import pytest
 
+from envbuild.materialize.values import affinity_of
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.execution import Value
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.build import Amplified, amplify_database
-from envbuild.signal.amplify.kinds import affinity_of
+from envbuild.signal.amplify.columns import Probe
+from envbuild.signal.amplify.database import Amplified, amplify_database
 from envbuild.signal.amplify.plan import iter_checks
-from envbuild.signal.amplify.probe import Probe
-from envbuild.signal.variants.make import DEFAULT_SETTINGS
+from envbuild.signal.variants import DEFAULT_SETTINGS
 from envbuild.sql.trees.predicates import read_demand
 from tests.test_amplify import query
 

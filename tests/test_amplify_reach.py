@@ -12,7 +12,7 @@ import pytest
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.signal import SignalScore
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.build import amplify_database
+from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.score import FEWEST_VARIANTS, score_question

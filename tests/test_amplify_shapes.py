@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envbuild.records.amplified import AmplifySettings, Gold
-from envbuild.signal.amplify.build import Amplified, amplify_database
+from envbuild.signal.amplify.database import Amplified, amplify_database
 from tests.test_amplify import query
 
 SHAPES = {

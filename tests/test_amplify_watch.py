@@ -8,10 +8,9 @@ import pytest
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.build import amplify_database
-from envbuild.signal.amplify.opening import open_workspace
-from envbuild.signal.amplify.tables import Workspace
-from envbuild.signal.amplify.watch import Watch
+from envbuild.signal.amplify.database import amplify_database
+from envbuild.signal.amplify.guided import Watch
+from envbuild.signal.amplify.tables import Workspace, open_workspace
 from envbuild.sql.connect import open_writable_image
 
 ANN = "SELECT name FROM person WHERE name = 'Ann'"

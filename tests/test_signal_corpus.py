@@ -21,7 +21,7 @@ from envbuild.signal.cuts import cut_database
 from envbuild.signal.sample import iter_golds, sample_golds
 from envbuild.signal.store import covers, read_signal, write_signal
 from envbuild.signal.summary import Shares, corpus_severity, signal_findings
-from envbuild.signal.variants.make import make_variants
+from envbuild.signal.variants import make_variants
 from tests.shared import shared_data
 from tests.signal_corpus import build_folder
 

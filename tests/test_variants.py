@@ -9,8 +9,13 @@ import pytest
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.records.variant import VariantBatch
-from envbuild.signal.variants.make import make_variants
-from envbuild.signal.variants.store import COPIES, VariantStore, build_image, write_variants
+from envbuild.signal.variants import (
+    COPIES,
+    VariantStore,
+    build_image,
+    make_variants,
+    write_variants,
+)
 from envbuild.sql.results import decode_rows
 from tests.test_amplify import GOLDS, query, shop_image
 
@@ -59,7 +64,7 @@ def test_a_variant_does_not_judge_what_is_empty_or_tied_there(shop: Path) -> Non
 def test_many_golds_are_split_over_variants_of_their_own(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.signal.variants.make.GOLDS_A_VARIANT", 10)
+    monkeypatch.setattr("envbuild.signal.variants.GOLDS_A_VARIANT", 10)
     sqls = [f"SELECT count(*) FROM item WHERE price > {number}" for number in range(15)]
     batch = batch_of(shop, *sqls)
     assert [row.variant for row in batch.variants] == ["c/shop/0.0", "c/shop/0.1"]

@@ -89,7 +89,7 @@ def manifest(
     from envbuild.manifest.build import build_manifest
     from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
     from envbuild.preflight.checks import SEVERITIES
-    from envbuild.signal.variants.make import make_variants
+    from envbuild.signal.variants import make_variants
 
     smallest, largest = parse_tables(tables)
     left_out = _names(leave_out)

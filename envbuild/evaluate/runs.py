@@ -30,7 +30,7 @@ from envbuild.records.counted import counted
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.records.manifest import ManifestRow
-from envbuild.signal.variants.store import VariantStore
+from envbuild.signal.variants import VariantStore
 from envbuild.sql.executor import Session
 from envbuild.sql.verdicts import VERDICTS
 

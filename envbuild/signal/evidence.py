@@ -14,7 +14,7 @@ from envbuild.errors import CorpusError, GoldError
 from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.build import amplify_database
+from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.sql.connect import Connection, SQLiteError, open_read_only
 from envbuild.sql.executor import Session

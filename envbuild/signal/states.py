@@ -8,9 +8,9 @@ import msgspec
 from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
 from envbuild.records.amplified import AmplifySettings, Gold
-from envbuild.signal.amplify.build import amplify_database
+from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
-from envbuild.signal.variants.make import GOLDS_A_VARIANT
+from envbuild.signal.variants import GOLDS_A_VARIANT
 from envbuild.sql.executor import Session
 
 CUTS = (0, 1, 2, 5, 10, 20, 68)

@@ -23,7 +23,7 @@ from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.execution import Outcome
 from envbuild.records.manifest import ManifestRow
-from envbuild.signal.variants.make import make_variants
+from envbuild.signal.variants import make_variants
 from envbuild.sql.executor import Session
 from tests.manifest.test_build import SHOP, ask
 from tests.small_corpus import write_corpus

@@ -32,8 +32,7 @@ from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.finding import Finding, Severity
 from envbuild.records.signal import SignalScore
-from envbuild.signal.variants.make import make_variants
-from envbuild.signal.variants.store import VariantStore
+from envbuild.signal.variants import VariantStore, make_variants
 from envbuild.sql.results import decode_rows
 from tests.small_corpus import real_corpus, write_corpus
 

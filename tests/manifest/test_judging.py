@@ -32,7 +32,7 @@ from envbuild.records.execution import Limits, Rows
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.records.reward import RewardBreakdown
 from envbuild.records.verdict import Verdict
-from envbuild.signal.variants.make import make_variants
+from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 from tests.small_corpus import write_corpus

@@ -16,8 +16,7 @@ from envbuild.corpora.folder import open_corpora
 from envbuild.episode.views import open_database
 from envbuild.errors import SourceError
 from envbuild.signal.cuts import cut_image
-from envbuild.signal.variants.make import make_variants
-from envbuild.signal.variants.store import VariantStore, build_image, write_variants
+from envbuild.signal.variants import VariantStore, build_image, make_variants, write_variants
 from envbuild.sql.connect import open_writable_image, read_image
 from envbuild.sql.results import decode_rows
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
+from envbuild.materialize.values import affinity_of
 from envbuild.records.demand import Condition, Demand
 from envbuild.records.execution import Value
 from envbuild.records.schema import Column, ForeignKey, Schema
-from envbuild.signal.amplify.columns import LABELLED_COLUMNS, ColumnPlan, plan_column
-from envbuild.signal.amplify.kinds import affinity_of
-from envbuild.signal.amplify.opening import MOST_ROWS_READ
-from envbuild.signal.amplify.probe import Probe
-from envbuild.signal.amplify.tables import Key, Link, TableRows, Workspace
+from envbuild.signal.amplify.columns import LABELLED_COLUMNS, ColumnPlan, Probe, plan_column
+from envbuild.signal.amplify.tables import MOST_ROWS_READ, Key, Link, TableRows, Workspace
 from envbuild.sql.connect import iter_rows, quote_name
 from envbuild.sql.text.tokens import iter_code
 from envbuild.sql.trees.predicates import read_check

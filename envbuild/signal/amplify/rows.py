@@ -3,7 +3,7 @@
 from random import Random
 
 from envbuild.records.execution import Value
-from envbuild.signal.amplify.kinds import Kind, stored
+from envbuild.signal.amplify.columns import Kind, stored
 from envbuild.signal.amplify.tables import Cells, Key, Link, TableRows, Workspace
 
 TRIES = 6

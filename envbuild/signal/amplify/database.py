@@ -16,15 +16,19 @@ from envbuild.records.amplified import (
 )
 from envbuild.records.demand import Demand
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.guide import Guide, Hunt, open_hunts
-from envbuild.signal.amplify.opening import open_workspace
+from envbuild.signal.amplify.guided import (
+    Guide,
+    Hunt,
+    Watch,
+    group_counts,
+    open_hunts,
+    rests_on_tie,
+    tied_groups,
+)
 from envbuild.signal.amplify.plan import plan_workspace
 from envbuild.signal.amplify.rows import RowMaker
-from envbuild.signal.amplify.scenario import Stage
-from envbuild.signal.amplify.scene import Scene, open_scene
-from envbuild.signal.amplify.tables import Workspace
-from envbuild.signal.amplify.ties import group_counts, rests_on_tie, tied_groups
-from envbuild.signal.amplify.watch import Watch
+from envbuild.signal.amplify.scenarios import Scene, Stage, open_scene
+from envbuild.signal.amplify.tables import Workspace, open_workspace
 from envbuild.sql.connect import open_writable_image
 from envbuild.sql.results import encode_rows
 from envbuild.sql.trees.predicates import read_demand
