@@ -9,10 +9,8 @@ from typer.testing import CliRunner
 
 from envbuild.cli import app as command_line
 from envbuild.cli.app import app
-from envbuild.cli.preflight_text import shortened
+from envbuild.cli.preflight import shorten
 from envbuild.errors import ConfigurationError, OutputError
-from envbuild.pipeline.config import read_pipeline
-from envbuild.pipeline.plan import plan_stages
 
 runner = CliRunner()
 NOWHERE = "no/such/source"
@@ -37,26 +35,21 @@ FOLDER_OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("command", FILE_OPTIONS)
-def test_a_file_that_cannot_be_written_is_said_before_any_work(
-    command: tuple[str, ...], tmp_path: Path
+@pytest.mark.parametrize(
+    ("command", "taken"),
+    [
+        *((command, "a folder is there already") for command in FILE_OPTIONS),
+        *(((*command, "--out"), "a file is there already") for command in FOLDER_OPTIONS),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_said_before_any_work(
+    command: tuple[str, ...], taken: str, tmp_path: Path
 ) -> None:
     plain = tmp_path / "plain"
     plain.write_text("")
-    for path, said in ((tmp_path, "a folder is there already"), (plain / "x", "is a file, not")):
+    where = tmp_path if command in FILE_OPTIONS else plain
+    for path, said in ((where, taken), (plain / "x", "is a file, not")):
         found = runner.invoke(app, [*command, str(path)])
-        assert isinstance(found.exception, OutputError), found.output
-        assert said in str(found.exception)
-
-
-@pytest.mark.parametrize("command", FOLDER_OPTIONS)
-def test_a_folder_that_cannot_be_made_is_said_before_any_work(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
-    plain = tmp_path / "plain"
-    plain.write_text("")
-    for path, said in ((plain, "a file is there already"), (plain / "x", "is a file, not")):
-        found = runner.invoke(app, [*command, "--out", str(path)])
         assert isinstance(found.exception, OutputError), found.output
         assert said in str(found.exception)
 
@@ -100,7 +93,7 @@ def test_materialize_tells_no_questions_from_refused_ones_and_from_nothing_reada
 
 
 def test_what_goes_into_a_pipe_is_not_cut() -> None:
-    assert shortened("x" * 500) == "x" * 500
+    assert shorten("x" * 500) == "x" * 500
 
 
 PIPELINE = 'format = "envbuild.pipeline/1"\nname = "p"\n'
@@ -126,24 +119,6 @@ def test_a_dry_run_checks_its_paths(tmp_path: Path, text: str, said: str) -> Non
     found = runner.invoke(app, arguments)
     assert isinstance(found.exception, ConfigurationError), found.output
     assert said in str(found.exception)
-
-
-def test_a_quiet_run_draws_no_bars_and_runs_no_stage_again(tmp_path: Path) -> None:
-    (tmp_path / "p.toml").write_text(PIPELINE + '[source]\npaths = ["demo:"]\n')
-    pipeline = read_pipeline(tmp_path / "p.toml")
-    loud, quiet = (
-        plan_stages(pipeline, beside=tmp_path, out=tmp_path / "out", quiet=quiet)
-        for quiet in (False, True)
-    )
-    assert [stage.digest for stage in loud] == [stage.digest for stage in quiet]
-    assert [s.name for s in quiet if "--quiet" in s.arguments] == [
-        "materialize",
-        "preflight",
-        "manifest",
-    ]
-    arguments = ["run", str(tmp_path / "p.toml"), "--dry-run", "--quiet"]
-    shown = runner.invoke(app, [*arguments, "--out", str(tmp_path / "out")])
-    assert shown.exit_code == 0 and shown.stdout.count("--quiet") == 3
 
 
 class ActorDiedError(Exception):

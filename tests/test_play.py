@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli.play_words import completion_of
+from envbuild.cli.episodes import completion_of
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envbuild.cli.tables import print_table, print_wrapped
+from envbuild.cli.output import print_table, print_wrapped
 from envbuild.records.counted import counted
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import importlib
-import pkgutil
 import sys
 import traceback
 from typing import NoReturn
@@ -10,12 +9,29 @@ from typing import NoReturn
 import typer
 from typer.core import TyperGroup
 
-import envbuild.cli
 from envbuild import __version__
-from envbuild.cli.options import BUG, INTERRUPTED, PIPE_CLOSED, USAGE, warn
-from envbuild.cli.streams import drop_stdout, name_stdout, prepare_streams
-from envbuild.errors import EnvbuildError, OperatorError
+from envbuild.cli.output import (
+    BUG,
+    INTERRUPTED,
+    PIPE_CLOSED,
+    USAGE,
+    drop_stdout,
+    name_stdout,
+    prepare_streams,
+    say,
+    warn,
+)
+from envbuild.errors import EnvbuildError
 
+_MODULES = (
+    "data",
+    "preflight",
+    "questions",
+    "episodes",
+    "reports",
+    "run",
+    "false_rewards_command",
+)
 RESUMED = frozenset(("amplify", "demo", "manifest", "materialize", "rollout", "run"))
 """Commands that go on where an interrupted call of them stopped."""
 
@@ -28,7 +44,7 @@ class WholeSentences(TyperGroup):
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         shown = [
             (name, command.get_short_help_str(limit=400))
-            for name, command in commands
+            for name, command in sorted(commands, key=lambda pair: pair[0])
             if command is not None and not command.hidden
         ]
         with formatter.section("Commands"):
@@ -49,7 +65,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from envbuild.sql.connect import SQLITE_VERSION
 
-        typer.echo(f"envbuild {__version__} (SQLite {SQLITE_VERSION})")
+        say(f"envbuild {__version__} (SQLite {SQLITE_VERSION})")
         raise typer.Exit()
 
 
@@ -62,9 +78,8 @@ def _root(
     pass
 
 
-for _module in sorted(m.name for m in pkgutil.iter_modules(envbuild.cli.__path__)):
-    if _module.endswith("_command"):
-        importlib.import_module(f"envbuild.cli.{_module}").register(app)
+for _module in _MODULES:
+    importlib.import_module(f"envbuild.cli.{_module}").register(app)
 
 
 def main() -> None:
@@ -81,9 +96,6 @@ def main() -> None:
         if e.code == INTERRUPTED:  # typer ends an interrupted command without a word
             _say_interrupted()
         raise
-    except OperatorError as e:
-        warn(f"envbuild: {e}")
-        sys.exit(USAGE)
     except KeyboardInterrupt:
         _say_interrupted()
         sys.exit(INTERRUPTED)
@@ -121,7 +133,7 @@ def _is_rays(error: Exception) -> bool:
 def _say_interrupted() -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     more = ": run the same command again to go on" if command in RESUMED else ""
-    typer.echo(f"envbuild: interrupted{more}", err=True)
+    warn(f"envbuild: interrupted{more}")
 
 
 def _end_unread() -> NoReturn:
@@ -132,5 +144,5 @@ def _end_unread() -> NoReturn:
 
 def _end_as_bug() -> NoReturn:
     traceback.print_exc()
-    typer.echo("envbuild: this is our bug, please report it with the lines above", err=True)
+    warn("envbuild: this is our bug, please report it with the lines above")
     sys.exit(BUG)

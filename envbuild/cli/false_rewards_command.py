@@ -11,9 +11,8 @@ from envbuild.cli.options import (
     QuietOption,
     SeedOption,
     WorkersOption,
-    print_json,
-    warn,
 )
+from envbuild.cli.output import emit, progress, warn
 from envbuild.records.counted import counted
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ def false_rewards(
 
     Example: envbuild false-rewards spider/ bird/ --predictions dev_predictions.jsonl
     """
-    from envbuild.cli.progress import progress_count
     from envbuild.corpora.source import read_source
     from envbuild.evaluate.answers import read_all_answers
     from envbuild.signal.false_rewards import measure_benchmark
@@ -77,7 +75,7 @@ def false_rewards(
     for source, (paths, answers) in zip(
         benchmarks, read_all_answers(benchmarks, predictions or []), strict=True
     ):
-        with progress_count(total=len(answers), label=source.name, quiet=quiet) as advance:
+        with progress(source.name, total=len(answers), quiet=quiet) as bar:
             studies.append(
                 measure_benchmark(
                     source.name,
@@ -86,21 +84,21 @@ def false_rewards(
                     amplified=amplified,
                     seed=seed,
                     workers=workers,
-                    on_measured=advance,
+                    on_measured=bar.advance,
                 )
             )
     if predictions and not any(study.predictions for study in studies):
         names = ", ".join(map(str, predictions))
         warn(f"{names}: no prediction is for a database of these benchmarks")
     if json:
-        print_json("false-rewards", {"benchmarks": studies})
+        emit("false-rewards", {"benchmarks": studies}, lambda: None, json=True)
         return
     for study in studies:
         _print_markdown(study) if markdown else _print_study(study)
 
 
 def _print_study(study: "FalseRewards") -> None:
-    from envbuild.cli.tables import print_table
+    from envbuild.cli.output import print_table
 
     for number, table in enumerate(_tables(study)):
         if number:

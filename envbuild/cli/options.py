@@ -1,38 +1,15 @@
-"""The shared options, one spelling each, and what every command does with them."""
+"""The options, one spelling each: those that commands share, and those of a stage's record."""
 
+import functools
+import inspect
 import os
-import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
-import typer
-
-from envbuild.records.counted import printable
-
-OK, FINDINGS, USAGE, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
-"""Exit codes; 141 is what a shell shows of a tool that a closed pipe ends (128 + SIGPIPE)."""
-
-
-def default_corpus() -> Path:
-    """`$ENVBUILD_CORPUS`, else ./corpus."""
-    return Path(os.environ.get("ENVBUILD_CORPUS") or "corpus")
-
-
-CorpusArgument = Annotated[
-    Path,
-    typer.Argument(
-        default_factory=default_corpus,
-        show_default="$ENVBUILD_CORPUS, else ./corpus",
-        help="A corpus folder, or the folder above several.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Run seed; same seed, same bytes.")]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Stop after this many.")]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes; default: one a core.")
-]
+from typer import Argument, Option
+from typer.models import ArgumentInfo
 
 
 def _check_engine(name: str) -> str:
@@ -44,31 +21,7 @@ def _check_engine(name: str) -> str:
     return name
 
 
-EngineOption = Annotated[
-    str, typer.Option("--engine", callback=_check_engine, help="local or ray.")
-]
-ShardOption = Annotated[
-    str | None, typer.Option("--shard", metavar="I/N", help="Only shard I of N (Slurm arrays).")
-]
-TablesOption = Annotated[str, typer.Option("--tables", help="Fewest and most tables of a sample.")]
-DistractorsOption = Annotated[
-    str, typer.Option("--distractors", help="Added tables: fk, lexical, random or mixed.")
-]
-ExtraOption = Annotated[
-    int | None, typer.Option("--extra", min=0, help="The gold tables and exactly this many.")
-]
-FullOption = Annotated[bool, typer.Option("--full", help="Every table of the database.")]
-RerunGoldsOption = Annotated[
-    bool,
-    typer.Option(
-        "--rerun-golds", help="Judge by golds run here, each once, not by those in the manifest."
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
-
-
-def file_path(path: Path | None) -> Path | None:
-    """Callback of an option that names a file to write: what cannot be one is said at once."""
+def _check_file(path: Path | None) -> Path | None:
     from envbuild.io.files import check_file
 
     if path is not None:
@@ -76,8 +29,7 @@ def file_path(path: Path | None) -> Path | None:
     return path
 
 
-def folder_path(path: Path | None) -> Path | None:
-    """Callback of an option that names a folder to write into."""
+def _check_folder(path: Path | None) -> Path | None:
     from envbuild.io.files import check_folder
 
     if path is not None:
@@ -85,15 +37,144 @@ def folder_path(path: Path | None) -> Path | None:
     return path
 
 
-def print_json(command: str, document: dict[str, Any]) -> None:
-    """The one JSON document of a `--json` run: format and versions, then the command's own keys."""
-    from envbuild.sql.connect import VERSIONS
-
-    body = {"format": f"envbuild.{command}/1", "versions": VERSIONS, **document}
-    encoded = msgspec.json.format(msgspec.json.encode(body), indent=2)
-    sys.stdout.buffer.write(encoded + b"\n")
+def file_option(help: str) -> Any:
+    """An option that names a file to write: what cannot be one is said at once."""
+    return Option(callback=_check_file, metavar="FILE", help=help)
 
 
-def warn(sentence: str) -> None:
-    """A sentence for the operator, on stderr."""
-    typer.echo(printable(sentence), err=True)
+def folder_option(help: str) -> Any:
+    """An option that names a folder to write into, checked as `file_option` is."""
+    return Option(callback=_check_folder, help=help)
+
+
+def default_corpus() -> Path:
+    """`$ENVBUILD_CORPUS`, else ./corpus."""
+    return Path(os.environ.get("ENVBUILD_CORPUS") or "corpus")
+
+
+CorpusArgument = Annotated[
+    Path,
+    Argument(
+        default_factory=default_corpus,
+        show_default="$ENVBUILD_CORPUS, else ./corpus",
+        help="A corpus folder, or the folder above several.",
+    ),
+]
+ManifestArgument = Annotated[Path, Argument(help="A manifest folder.")]
+EpisodesArgument = Annotated[Path, Argument(help="An episodes folder.")]
+ManifestOption = Annotated[
+    Path | None, Option(help="Default: the one the episodes were made with.")
+]
+JsonOption = Annotated[bool, Option("--json", help="One JSON document on stdout.")]
+QuietOption = Annotated[bool, Option("--quiet", help="No progress bars.")]
+SeedOption = Annotated[int, Option(help="Run seed; same seed, same bytes.")]
+LimitOption = Annotated[int | None, Option(min=0, help="Stop after this many.")]
+WorkersOption = Annotated[int | None, Option(min=1, help="Processes; default: one a core.")]
+EngineOption = Annotated[str, Option(callback=_check_engine, help="local or ray.")]
+ShardOption = Annotated[str | None, Option(metavar="I/N", help="Only shard I of N (Slurm arrays).")]
+RerunGoldsOption = Annotated[
+    bool,
+    Option(
+        "--rerun-golds", help="Judge by golds run here, each once, not by those in the manifest."
+    ),
+]
+HtmlOption = Annotated[Path | None, file_option("One self-contained page.")]
+ReplaceOption = Annotated[
+    bool, Option("--replace", help="Remove a manifest there of other settings or inputs.")
+]
+BaseUrlOption = Annotated[str, Option(help="Such as http://127.0.0.1:8000/v1.")]
+ModelOption = Annotated[str, Option(help="The served model's name.")]
+DialectOption = Annotated[str, Option(help="vllm or openai.")]
+PresetOption = Annotated[str, Option(help="default, several-calls or one-call.")]
+PromptsOption = Annotated[Path | None, Option(metavar="FILE", help="Your own prompts (TOML).")]
+FullSchemaOption = Annotated[bool, Option("--full-schema", help="Put the DDL into the prompt.")]
+GateStepOption = Annotated[
+    int | None, Option("--step", min=0, help="Training step that sets the submit gate.")
+]
+
+
+def parse_shard_option(text: str | None) -> tuple[int, int] | None:
+    """--shard as index and count; None where it was not given."""
+    from envbuild.engine.fanout import parse_shard
+
+    return parse_shard(text) if text else None
+
+
+def names_of(text: str | None) -> tuple[str, ...]:
+    """The parts of a comma-separated text; blanks are none."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its `settings` record as options, as typer reads them.
+
+    A field's `msgspec.Meta` gives the help and the bounds, so a pipeline file and the command line
+    fill the same record. A tuple is written comma-separated.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    record = signature.parameters["settings"].annotation
+    fields = msgspec.structs.fields(record)
+    parameters = []
+    for parameter in signature.parameters.values():
+        shown = map(_parameter_of, fields) if parameter.name == "settings" else (parameter,)
+        parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in shown]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        own = {field.name: given.pop(field.name) for field in fields}
+        for field in fields:
+            if isinstance(field.default, tuple):
+                text = own[field.name]
+                own[field.name] = field.default if text is None else tuple(text.split(","))
+        function(settings=record(**own), **given)
+
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def _parameter_of(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
+    """A record's field as a parameter whose annotation is a typer option."""
+    optional = get_origin(field.type) is not Annotated  # Annotated[X, …] | None
+    kind, meta = get_args(get_args(field.type)[0] if optional else field.type)
+    kind, default = kind | None if optional else kind, field.default
+    if isinstance(default, tuple):
+        kind, default = str | None, None
+    option = Option(
+        f"--{field.name.replace('_', '-')}",
+        help=meta.description,
+        min=meta.ge,
+        max=meta.le,
+        **(meta.extra or {}),
+    )
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option],
+    )
+
+
+def command_line(function: Callable[..., None], given: Mapping[str, Any]) -> list[str]:
+    """What a person types for this call of a command, for a person to read.
+
+    Options at None, False or nothing are left out.
+    """
+    values = dict(given)
+    if (settings := values.pop("settings", None)) is not None:
+        values = {**msgspec.structs.asdict(settings), **values}
+    words, options = [function.__name__], []
+    command = with_options(function) if settings is not None else function
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        value = values.get(name)
+        if value in (None, "", (), []) or value is False:
+            continue
+        info = get_args(parameter.annotation)[1]
+        if isinstance(info, ArgumentInfo):
+            words += [str(one) for one in (value if isinstance(value, list) else [value])]
+            continue
+        flag = info.default if isinstance(info.default, str) else f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, list) else [value]:
+            text = ",".join(map(str, one)) if isinstance(one, tuple) else str(one)
+            options += [flag] if value is True else [flag, text]
+    return words + options

@@ -1,102 +1,160 @@
-"""A pipeline file: TOML, decoded strictly, every value with the published one as its default."""
+"""A pipeline file: TOML, decoded strictly into the records that the commands' options fill, too.
+
+What a field means, its bounds and its published default stand here once; the command line reads
+its help from here.
+"""
 
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from envbuild.errors import ConfigurationError
 
 FORMAT = "envbuild.pipeline/1"
 STAGES = ("materialize", "preflight", "buckets", "manifest", "pool")
 """In running order."""
+DEMO = "demo:"
+"""The source path that means: the corpora that ship with the package."""
+DEMO_NAMES = ("demo_sqale", "demo_synsql", "demo_bird")
+"""Folders that `corpora.synthetic.shapes.write_demo_sources` writes, one a published layout."""
 
 
-class SourceSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+def _field(help: str, **shown: Any) -> Meta:
+    """What --help says of a field; `shown` as typer names it, such as metavar."""
+    return Meta(description=help, extra=shown)
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class MaterializeOptions(_Section, frozen=True, kw_only=True):
+    """How a source is read."""
+
+    reader: Annotated[str, _field("auto, sqale, payload, synsql, bird, spider or hub.")] = "auto"
+    name: Annotated[str, _field("The corpus's name; default: the source's.")] | None = None
+    split: Annotated[str, _field("Only this split, such as train.")] | None = None
+    limit: Annotated[int, Meta(description="Only the first N databases.", ge=0)] | None = None
+    revision: Annotated[str, _field("What the source was fetched at; recorded in rows.")] = ""
+    link: Annotated[bool, _field("Link ready SQLite files instead of copying them.")] = False
+
+
+class SourceSection(MaterializeOptions, frozen=True, kw_only=True):
     """Where the corpus comes from."""
 
     paths: tuple[str, ...]
-    """Folders or files, relative to the pipeline file; `demo:` is what ships with the package."""
-    reader: str = "auto"
-    revision: str = ""
-    """What the source was fetched at: a hub revision or a release date."""
-    split: str = ""
-    name: str = ""
-    """Corpus name; the source's own where empty."""
-    limit: int | None = None
-    link: bool = False
-    """Link ready SQLite files instead of copying them."""
+    """Folders or files, relative to the pipeline file, or hub ids; `demo:` is what ships."""
 
 
-class PreflightSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PreflightOptions(_Section, frozen=True, kw_only=True):
     """What preflight looks at."""
 
-    signal: str = "2000"
-    """`all`, `off`, or how many golds are sampled."""
-    thresholds: str = ""
-    """A thresholds file, relative to the pipeline file."""
+    thresholds: (
+        Annotated[str, _field("TOML file with thresholds of your own.", metavar="<path>")] | None
+    ) = None
+    signal: Annotated[
+        str, _field("Golds scored: at most N a corpus, 20 a database.", metavar="all|N|off")
+    ] = "2000"
+    strict: Annotated[bool, _field("Warnings too make exit 1.")] = False
+    gold_seconds: Annotated[
+        float, Meta(description="Wall clock a gold query may take.", ge=0.01)
+    ] = 30.0
+
+
+class PreflightSection(PreflightOptions, frozen=True, kw_only=True):
+    """What preflight looks at, and whether it writes its page."""
+
     html: bool = True
     """Write preflight.html beside the corpus."""
-    strict: bool = False
-    """Warnings too make the stage end with 1."""
-    gold_seconds: float | None = None
-    """Wall clock a gold query may take; the command's own where None."""
 
 
-class BucketsSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BucketsOptions(_Section, frozen=True, kw_only=True):
     """How gold SQL is cut by masked length."""
 
-    edges: tuple[int, ...] = (149, 278)
-    mask: str = "literals"
-    shares: tuple[float, ...] = (0.20, 0.25, 0.55)
+    edges: Annotated[
+        tuple[int | str, ...], _field("Lengths at which a bucket begins. [default: 149,278]")
+    ] = ()
+    mask: Annotated[str, _field("literals, or skeleton: identifiers masked too.")] = "literals"
+    shares: Annotated[
+        tuple[float | str, ...], _field("Pool shares, one a bucket, such as 0.20,0.25,0.55.")
+    ] = ()
 
 
-class ManifestSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BucketsSection(BucketsOptions, frozen=True, kw_only=True):
+    """The published cut."""
+
+    edges: tuple[int | str, ...] = (149, 278)
+    shares: tuple[float | str, ...] = (0.20, 0.25, 0.55)
+
+
+class ManifestOptions(_Section, frozen=True, kw_only=True):
     """How rows are made."""
 
-    tables: str = "4:64"
-    distractors: str = "fk"
-    extra: int | None = None
-    full: bool = False
-    styles: tuple[str, ...] = ()
-    """SQaLe phrasings; all where empty."""
-    leave_out: tuple[str, ...] = ()
-    """Findings whose questions stay out."""
-    variants: int = 0
-    limit: int | None = None
+    tables: Annotated[str, _field("Fewest and most tables of a sample.")] = "4:64"
+    distractors: Annotated[str, _field("Added tables: fk, lexical, random or mixed.")] = "fk"
+    extra: (
+        Annotated[int, Meta(description="The gold tables and exactly this many.", ge=0)] | None
+    ) = None
+    full: Annotated[bool, _field("Every table of the database.")] = False
+    edges: Annotated[
+        tuple[int | str, ...], _field("Bucket edges; default: each corpus's buckets.parquet.")
+    ] = ()
+    mask: Annotated[str, _field("literals or skeleton; default: as the edges.")] | None = None
+    styles: Annotated[tuple[str, ...], _field("Phrasings to take, comma-separated.")] = ()
+    leave_out: Annotated[
+        tuple[str, ...], _field("Findings whose questions stay out, comma-separated.")
+    ] = ()
+    variants: Annotated[
+        int, Meta(description="Hidden variants that each gold is also judged on.", ge=0)
+    ] = 0
+    limit: Annotated[int, Meta(description="Stop after this many.", ge=0)] | None = None
 
 
-class PoolSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PoolOptions(_Section, frozen=True, kw_only=True):
     """What the trainer draws."""
 
-    schedule: str = "synsql"
-    size: int | None = None
-    """Questions in the pool; None: all that the shares allow."""
-    styles: tuple[str, ...] = ()
-    """Phrasings to keep; all where empty."""
-    min_signal: float | None = None
-    weigh_by_signal: bool = False
-    borrow: bool = False
-    """Fill what a bucket lacks from the nearest one."""
+    schedule: Annotated[str, _field("synsql, none, or a TOML file of the same form.")] = "synsql"
+    size: (
+        Annotated[
+            int, Meta(description="Questions in the pool; default: all the shares allow.", ge=1)
+        ]
+        | None
+    ) = None
+    styles: Annotated[tuple[str, ...], _field("Phrasings to keep, comma-separated.")] = ()
+    min_signal: (
+        Annotated[float, Meta(description="Leave out rows measured below this.", ge=0, le=1)] | None
+    ) = None
+    weigh_by_signal: Annotated[bool, _field("Prefer rows with more signal.")] = False
+    borrow: Annotated[bool, _field("Fill what a bucket lacks from the nearest one.")] = False
 
 
-class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PoolSection(PoolOptions, frozen=True, kw_only=True):
+    """What the trainer draws, and what from it is kept apart."""
+
+    test: tuple[str, ...] = ()
+    """Manifests to keep the pool apart from, relative to the pipeline file."""
+
+
+class Pipeline(_Section, frozen=True, kw_only=True):
     """One pipeline file."""
 
     format: str
     name: str
     seed: int = 0
-    workers: int | None = None
+    workers: Annotated[int, Meta(ge=1)] | None = None
     """Processes; None: one a core."""
     source: SourceSection
     preflight: PreflightSection = PreflightSection()
     buckets: BucketsSection = BucketsSection()
-    manifest: ManifestSection = ManifestSection()
+    manifest: ManifestOptions = ManifestOptions()
     pool: PoolSection | None = None
     """None: no schedule is written."""
 
 
 def read_pipeline(path: Path) -> Pipeline:
-    """The pipeline declared in a TOML file.
+    """The pipeline declared in a TOML file, its paths as they stand there.
 
     Raises ConfigurationError, with the key, for what cannot be.
     """
@@ -111,3 +169,43 @@ def read_pipeline(path: Path) -> Pipeline:
     if found.format != FORMAT:
         raise ConfigurationError(f"{path}: format is {found.format!r}; this version reads {FORMAT}")
     return found
+
+
+def resolve_paths(pipeline: Pipeline, *, beside: Path, out: Path) -> Pipeline:
+    """The pipeline with paths that count from `beside`, the folder its file lies in.
+
+    `demo:` becomes the sources that are written below `out`; a hub id stays as it is, and is asked
+    for only when its stage runs. Raises ConfigurationError for a path that leads nowhere.
+    """
+
+    def resolve(key: str, path: str) -> str:
+        found = beside / path
+        if found.exists():
+            return str(found)
+        if key == "source.paths" and "@" in path:
+            return path
+        raise ConfigurationError(
+            f"{key} names {path}, but there is no {found}: paths count from the pipeline file's "
+            "folder"
+        )
+
+    replace = msgspec.structs.replace
+    paths: list[str] = []
+    for path in pipeline.source.paths:
+        demo = [str(demo_sources(out) / name) for name in DEMO_NAMES]
+        paths += demo if path == DEMO else [resolve("source.paths", path)]
+    preflight, pool = pipeline.preflight, pipeline.pool
+    if preflight.thresholds:
+        thresholds = resolve("preflight.thresholds", preflight.thresholds)
+        preflight = replace(preflight, thresholds=thresholds)
+    if pool is not None:
+        if pool.schedule.endswith(".toml"):
+            pool = replace(pool, schedule=resolve("pool.schedule", pool.schedule))
+        pool = replace(pool, test=tuple(resolve("pool.test", path) for path in pool.test))
+    source = replace(pipeline.source, paths=tuple(paths))
+    return replace(pipeline, source=source, preflight=preflight, pool=pool)
+
+
+def demo_sources(out: Path) -> Path:
+    """Where a pipeline over `demo:` writes the corpora that ship with the package."""
+    return out / "sources"

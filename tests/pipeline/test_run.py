@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import typer
 
-from envbuild.cli.run_command import invoke
+from envbuild.cli import run as cli_run
+from envbuild.pipeline.plan import PlannedStage
 from envbuild.sql.connect import VERSIONS
 
 DEMO = Path(__file__).parent.parent.parent / "pipelines" / "demo.toml"
@@ -105,22 +107,21 @@ def test_a_wrong_stage_names_the_right_ones(tmp_path: Path) -> None:
     assert "known: " in wrong.stderr and "manifest" in wrong.stderr
 
 
-def test_ctrl_c_inside_a_stage_ends_the_run() -> None:
-    app = typer.Typer()
+@pytest.mark.parametrize(
+    ("raised", "ends"), [(KeyboardInterrupt(), True), (typer.Exit(2), True), (typer.Exit(1), False)]
+)
+def test_ctrl_c_or_another_code_in_a_stage_ends_the_run(
+    raised: BaseException, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def buckets(**_: object) -> None:
+        raise raised
 
-    @app.command()
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    @app.command()
-    def failing() -> None:
-        raise typer.Exit(2)
-
-    with pytest.raises(KeyboardInterrupt):
-        invoke(app, ("interrupted",))
-    with pytest.raises(typer.Exit) as ended:
-        invoke(app, ("failing",))
-    assert ended.value.exit_code == 2
+    monkeypatch.setitem(cli_run.COMMANDS, "buckets", buckets)
+    stage = PlannedStage(name="buckets", arguments={}, digest="")
+    with pytest.raises(type(raised)) if ends else nullcontext():
+        (ended,) = cli_run.run_stages([stage], out=tmp_path, strict=False)
+        assert ended.exit_code == 1
+    assert (tmp_path / "run.json").exists() != ends
 
 
 def test_a_folder_is_no_pipeline_file(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import print_table
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
 from envbuild.io.json_stream import decode_json

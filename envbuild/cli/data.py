@@ -1,0 +1,336 @@
+"""Commands that make corpora: materialize, pack, synth, amplify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from envbuild.cli.options import (
+    CorpusArgument,
+    EngineOption,
+    JsonOption,
+    LimitOption,
+    QuietOption,
+    SeedOption,
+    ShardOption,
+    WorkersOption,
+    folder_option,
+    parse_shard_option,
+    with_options,
+)
+from envbuild.cli.output import (
+    FINDINGS,
+    OK,
+    USAGE,
+    emit,
+    end,
+    print_records,
+    print_table,
+    progress,
+    say,
+    warn,
+)
+from envbuild.pipeline.config import MaterializeOptions
+from envbuild.records.counted import counted
+
+if TYPE_CHECKING:
+    from envbuild.corpora.source import Source
+    from envbuild.materialize.corpus import CorpusSummary
+    from envbuild.records.amplified import CorpusGrowth
+
+_SHOWN_REASONS, _SHOWN_GOLDS = 8, 10
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    example = "Example: envbuild materialize SynSQL-2.5M/ BIRD/dev_20240627/ --out corpus/"
+    app.command(epilog=example)(with_options(materialize))
+    example = "Example: envbuild pack BIRD/dev_20240627/dev_databases/ --out payloads/"
+    app.command(epilog=example)(pack)
+    example = "Example: envbuild synth sqale --databases 200 --out synthetic/ --seed 1"
+    app.command(epilog=example)(synth)
+    example = "Example: envbuild amplify corpus/ --rows 30:70 --guided --out corpus-dense/"
+    app.command(epilog=example)(amplify)
+
+
+def materialize(
+    source: Annotated[
+        list[str],
+        Argument(
+            metavar="SOURCE",
+            help="Folders, Parquet or JSON record files, or hub ids (owner/name@revision). "
+            "SQaLe's two sets may be given one after the other.",
+        ),
+    ],
+    *,
+    out: Annotated[Path, folder_option("Folder the corpora go into, one folder each.")] = Path(
+        "corpus"
+    ),
+    settings: MaterializeOptions,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    shard: ShardOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Row payloads or ready SQLite files become databases with a catalogue and questions.
+
+    Run the same command again after an interruption: it resumes.
+    """
+    import dataclasses
+
+    from envbuild.corpora.source import read_sources
+    from envbuild.errors import UsageError
+    from envbuild.materialize.corpus import build_corpus
+
+    name, revision = settings.name or None, settings.revision
+    sources = read_sources(source, settings.reader, split=settings.split)
+    if revision:
+        sources = [dataclasses.replace(found, revision=revision) for found in sources]
+    names = [name or found.name for found in sources]
+    if repeated := sorted({n for n in names if names.count(n) > 1}):
+        raise UsageError(
+            f"several sources are called {', '.join(repeated)}: materialize them one by one, "
+            "each with its own --name"
+        )
+    summaries = []
+    for found in sources:
+        warn(f"{found.name}: {found.said}")
+        with progress(found.name, quiet=quiet) as bar:
+            built = build_corpus(
+                found,
+                out,
+                name=name,
+                split=settings.split,
+                limit=settings.limit,
+                link=settings.link,
+                engine=engine,
+                workers=workers,
+                shard=parse_shard_option(shard) or (0, 1),
+                on_built=bar.advance,
+            )
+        summaries.append(built)
+    document = {
+        "built": sum(summary.databases for summary in summaries),
+        "failed": sum(summary.failed for summary in summaries),
+        "corpora": summaries,
+    }
+    emit("materialize", document, lambda: _show_built(summaries, name), json=json)
+    raise typer.Exit(_materialized_code(summaries, sources))
+
+
+def _materialized_code(summaries: list[CorpusSummary], sources: list[Source]) -> int:
+    """2 where no database could be read, 1 where some or every question was refused, else 0."""
+    failed = sum(summary.failed for summary in summaries)
+    code = FINDINGS if failed else OK
+    for found, source in zip(summaries, sources, strict=True):
+        if found.complete and found.databases and not found.questions:
+            warn(f"{found.name}: {_why_no_questions(found, source)}")
+            code = FINDINGS if found.questions_refused else code
+    built = sum(summary.databases for summary in summaries)
+    if failed and not built and all(summary.complete for summary in summaries):
+        warn("none of the databases could be built: rejects.parquet says why")
+        return USAGE
+    return code
+
+
+def _why_no_questions(summary: CorpusSummary, source: Source) -> str:
+    """Whether there were none, or why all were refused: by the keys of the first record."""
+    if not summary.questions_refused:
+        return "databases without questions"
+    said = f"{counted(summary.questions_refused, 'question')} offered, all refused"
+    file = next((file for file in source.files if file.suffix in (".json", ".jsonl")), None)
+    if file is None:
+        return f"{said}: rejects.parquet says why"
+    from envbuild.io.json_stream import RawRecord, iter_json
+
+    keys = ", ".join(next(iter_json(file, RawRecord), {})) or "none"
+    return (
+        f"{said}: {file.name} has the keys {keys}; a question needs db_id, question, and its SQL "
+        "under SQL, query or sql"
+    )
+
+
+def _show_built(summaries: list[CorpusSummary], name: str | None) -> None:
+    if complete := [summary for summary in summaries if summary.complete]:
+        print_records(
+            ("corpus", "built", "failed", "tables", "rows", "refused", "questions"),
+            complete,
+            *("databases", "failed", "tables", "rows", "rows_refused", "questions"),
+        )
+    for s in summaries:
+        if name is not None and s.name != name:
+            warn(f"--name {name!r} is no folder name on every system: the corpus is {s.name}")
+        if not s.complete:
+            say(f"{s.name}: this shard is done; the corpus is whole when all shards are")
+        elif s.rejects:
+            most = sorted(s.rejects.items(), key=lambda pair: (-pair[1], pair[0]))[:_SHOWN_REASONS]
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in most)
+            say(f"{s.name}/rejects.parquet: {reasons}")
+        if s.resumed:
+            warn(f"{s.name}: {s.root} was complete already; nothing was built")
+
+
+def pack(
+    sqlite_dir: Annotated[
+        Path, Argument(help="A folder of SQLite files, one file, or a corpus folder.")
+    ],
+    out: Annotated[Path, folder_option("Folder the Parquet files go into.")],
+    workers: WorkersOption = None,
+    limit: LimitOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """SQLite files become row payload Parquet: the inverse of materialize.
+
+    Materializing the result gives the same tables, rows and types, blobs included.
+    """
+    from envbuild.materialize.pack import pack_databases
+
+    with progress("pack", quiet=quiet) as bar:
+        packed = pack_databases(
+            sqlite_dir, out, workers=workers, limit=limit, on_packed=bar.advance
+        )
+    problems = [problem for summary in packed for problem in summary.problems]
+    for problem in problems:
+        warn(f"not packed: {problem}")
+
+    def show() -> None:
+        headers = ("corpus", "databases", "tables", "rows", "questions", "problems")
+        rows = []
+        for s in packed:
+            counts = (f"{n:,}" for n in (s.databases, s.tables, s.rows, s.questions))
+            rows.append((s.name, *counts, len(s.problems)))
+        print_table(headers, rows, right=range(1, 6))
+
+    emit("pack", {"corpora": packed}, show, json=json)
+    end(findings=problems)
+
+
+def synth(
+    shape: Annotated[str, Argument(help="sqale, synsql or bird.")],
+    databases: Annotated[int, Option(min=0, help="How many databases.")],
+    out: Annotated[Path, folder_option("Folder the source goes into.")],
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Writes a synthetic source, shaped and laid out like a real corpus.
+
+    Its gold queries ask for values that are there, so their results mean something.
+    """
+    from envbuild.corpora.synthetic.shapes import write_shape
+
+    made = write_shape(shape, out, databases=databases, seed=seed)
+
+    def show() -> None:
+        headers = ("shape", "databases", "tables", "rows", "questions")
+        counts = (made.databases, made.tables, made.rows, made.questions)
+        print_table(headers, [(made.shape, *(f"{n:,}" for n in counts))], right=range(1, 5))
+        say(f"written to {made.out}; next: envbuild materialize {made.out}")
+
+    emit("synth", {"seed": seed, "written": made}, show, json=json)
+
+
+def amplify(
+    corpus: CorpusArgument,
+    out: Annotated[Path, folder_option("Folder the amplified corpora go into, one each.")],
+    rows: Annotated[
+        str,
+        Option(
+            metavar="LOW:HIGH",
+            help="Rows a table is filled to, drawn between the two; what golds ask for comes "
+            "on top.",
+        ),
+    ] = "30:70",
+    group: Annotated[int, Option(min=1, help="Gold queries worked on at a time.")] = 20,
+    guided: Annotated[
+        bool,
+        Option("--guided", help="Go on with rows that tell a gold from one more wrong query."),
+    ] = False,
+    wild: Annotated[
+        bool, Option("--wild", help="Keep declared rules only: new NULLs, repeated names and all.")
+    ] = False,
+    seed: SeedOption = 0,
+    limit: LimitOption = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    shard: ShardOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Rows are added under every constraint until golds can be told from wrong queries.
+
+    Every original row stays as it is; added rows are listed in added_rows.parquet. Exit 1
+    when a gold query still returns nothing.
+    """
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.records.amplified import AmplifySettings
+    from envbuild.signal.amplify.corpus import amplify_corpus, parse_rows
+
+    low, high = parse_rows(rows)
+    settings = AmplifySettings(
+        rows_low=low, rows_high=high, group=group, observed=not wild, guided=guided, seed=seed
+    )
+    grown = []
+    for folder in open_corpora(corpus):
+        if not folder.catalogued:
+            warn(f"{folder.name}: a plain folder has no questions; rows follow its schema only")
+        total = len(folder.databases()[:limit])
+        with progress(folder.name, total=total, quiet=quiet) as bar:
+            growth = amplify_corpus(
+                folder,
+                out,
+                settings=settings,
+                limit=limit,
+                workers=workers,
+                engine=engine,
+                shard=parse_shard_option(shard) or (0, 1),
+                on_done=bar.advance,
+            )
+        grown.append(growth)
+    listed = {growth.name: _empty_golds(growth) for growth in grown if growth.complete}
+    document = {"corpora": grown, "empty_golds": listed}
+    emit("amplify", document, lambda: _show_grown(grown, listed), json=json)
+    end(findings=any(growth.empty for growth in grown))
+
+
+def _show_grown(grown: list[CorpusGrowth], empty: dict[str, list[str]]) -> None:
+    for growth in grown:
+        if not growth.complete:
+            say(f"{growth.name}: this shard is done; the corpus is whole when all are")
+            continue
+        lines = [
+            ("rows", f"{growth.rows_before:,}", f"{growth.rows_before + growth.rows_added:,}"),
+            ("rows a table, median", f"{growth.rows_a_table_before:g}", f"{growth.rows_a_table:g}"),
+            ("gold queries without rows", f"{growth.empty_before:,}", f"{growth.empty:,}"),
+        ]
+        if growth.signal is not None and growth.signal_before is not None:
+            before, after = f"{growth.signal_before:.2f}", f"{growth.signal:.2f}"
+            lines.append(("signal, mean (low)", before, after))
+        databases = f"{counted(growth.databases, 'database')}, {counted(growth.tables, 'table')}"
+        title = f"{growth.name}: {databases}, {counted(growth.golds, 'gold query', 'gold queries')}"
+        print_table(("", "before", "after"), lines, title=title, right=(1, 2))
+        if growth.not_amplified:
+            say(f"copied as they were: {counted(growth.not_amplified, 'database')}, see rejects")
+        if growth.golds_failing:
+            failing = counted(growth.golds_failing, "gold query", "gold queries")
+            say(f"did not run before: {failing}")
+        if growth.tie_sensitive:
+            say(f"{growth.tie_sensitive:,} gold queries rest on a tie under LIMIT or in a window")
+        if names := empty[growth.name]:
+            more = f", … ({len(names):,} in all)" if len(names) > _SHOWN_GOLDS else ""
+            say(f"still without rows: {', '.join(names[:_SHOWN_GOLDS])}{more}")
+        if growth.resumed:
+            warn(f"{growth.name}: {growth.root} was complete already; nothing was added")
+
+
+def _empty_golds(growth: CorpusGrowth) -> list[str]:
+    """`db_id/question_id` of every gold that still returns nothing."""
+    from envbuild.io.parquet import iter_records
+    from envbuild.records.amplified import GoldState
+
+    states = iter_records(Path(growth.root) / "amplified_golds.parquet", GoldState)
+    return [f"{state.db_id}/{state.question_id}" for state in states if state.rows_after == 0]

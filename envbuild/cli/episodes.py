@@ -1,0 +1,638 @@
+"""Commands over episodes: rollout, score, view, play, ask, serve."""
+
+from __future__ import annotations
+
+import json as jsons
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from envbuild.cli.options import (
+    BaseUrlOption,
+    DialectOption,
+    EpisodesArgument,
+    FullSchemaOption,
+    GateStepOption,
+    JsonOption,
+    LimitOption,
+    ManifestArgument,
+    ManifestOption,
+    ModelOption,
+    PresetOption,
+    PromptsOption,
+    QuietOption,
+    RerunGoldsOption,
+    SeedOption,
+    file_option,
+    folder_option,
+)
+from envbuild.cli.output import emit, end, print_table, progress, say, warn
+from envbuild.errors import UsageError
+from envbuild.records.counted import counted, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from envbuild.environment import Environment
+    from envbuild.io.episodes import EpisodeJournal
+    from envbuild.records.episode import Episode, TextRequest
+    from envbuild.records.execution import QueryResult
+    from envbuild.records.reward import RewardBreakdown
+    from envbuild.records.rollout import Sampling
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (rollout, score, view, play, ask, serve):
+        app.command()(command)
+
+
+def rollout(
+    manifest: ManifestArgument,
+    base_url: BaseUrlOption,
+    model: ModelOption,
+    out: Annotated[Path, folder_option("Episodes folder; resumed.")] = Path("episodes"),
+    episodes: Annotated[int, Option(min=1, help="Candidates a row: its group.")] = 8,
+    rows: Annotated[int | None, Option(min=1, help="A seeded sample of this many rows.")] = None,
+    row: Annotated[
+        list[str] | None, Option(metavar="ID", help="This row only; repeatable.")
+    ] = None,
+    preset: PresetOption = "default",
+    evaluation: Annotated[
+        bool,
+        Option("--evaluation", help="No submit gate; temperature 0.6, top-p 0.95, top-k 20."),
+    ] = False,
+    step: GateStepOption = None,
+    full_schema: FullSchemaOption = False,
+    prompts: PromptsOption = None,
+    temperature: Annotated[float | None, Option(min=0)] = None,
+    top_p: Annotated[float | None, Option(min=0, max=1)] = None,
+    top_k: Annotated[int | None, Option(min=-1)] = None,
+    dialect: DialectOption = "vllm",
+    concurrency: Annotated[int, Option(min=1, help="Episodes open at once.")] = 64,
+    trace: Annotated[
+        bool,
+        Option("--trace", help="Show the first episode still to be asked as it goes (stderr)."),
+    ] = False,
+    rerun_golds: RerunGoldsOption = False,
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Episodes of every row against a server, kept as they finish; run again to resume.
+
+    Exit 1 while episodes remain that the server failed: they are kept unscored, and the same
+    command asks for them again.
+
+    The key for the server, if it wants one, is read from $OPENAI_API_KEY.
+
+    Example: envbuild rollout manifest/ --base-url http://127.0.0.1:8000/v1 --model NAME
+    """
+    import asyncio
+
+    import msgspec
+
+    from envbuild.io.episodes import EpisodeJournal
+    from envbuild.records.rollout import EVALUATION_SAMPLING, Sampling
+    from envbuild.rollout.client import CompletionsClient
+    from envbuild.rollout.run import choose_rows
+
+    env = _open(manifest, preset, full_schema, prompts, seed, rerun_golds, evaluation=evaluation)
+    chosen = choose_rows(env, rows=rows, named=row or ())
+    given = {"temperature": temperature, "top_p": top_p, "top_k": top_k}
+    sampling = msgspec.structs.replace(
+        EVALUATION_SAMPLING if evaluation else Sampling(),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    configuration = _configuration(env, manifest, model, sampling, step)
+    with EpisodeJournal(out, configuration=configuration) as journal:
+        asked = (f"{name}/{n}" for name in chosen for n in range(episodes))
+        todo = [episode_id for episode_id in asked if episode_id not in journal.finished]
+        if not todo:
+            warn(f"nothing is left to ask: every episode is finished in {out}")
+        concurrency = max(1, min(concurrency, len(todo)))
+        client = CompletionsClient(
+            base_url,
+            model,
+            sampling=sampling,
+            dialect=dialect,
+            api_key=os.environ.get("OPENAI_API_KEY", ""),
+            connections=concurrency,
+        )
+        options = {"episodes": episodes, "concurrency": concurrency, "step": step, "policy": model}
+        asyncio.run(_roll_out(env, chosen, client, journal, todo, options, trace, quiet))
+        count = journal.seal()
+        unanswered = len(journal.unanswered)
+    _report(out, count, unanswered, json=json)
+    if unanswered:
+        warn(
+            f"the server failed {counted(unanswered, 'episode')}: not scored, and the same command "
+            "asks again"
+        )
+    end(findings=unanswered)
+
+
+def _open(
+    manifest: Path,
+    preset: str,
+    full_schema: bool,
+    prompts: Path | None,
+    seed: int,
+    rerun_golds: bool,
+    **settings: bool,
+) -> Environment:
+    from envbuild.environment import Environment
+    from envbuild.episode.presets import load_preset
+    from envbuild.episode.prompts import load_prompts
+
+    return Environment.open(
+        manifest,
+        settings=load_preset(preset, schema="full" if full_schema else "withheld", **settings),
+        prompts=load_prompts(prompts),
+        seed=seed,
+        rerun_golds=rerun_golds,
+    )
+
+
+async def _roll_out(
+    env: Environment,
+    rows: list[str],
+    client: Any,
+    journal: EpisodeJournal,
+    todo: list[str],
+    options: dict[str, Any],
+    trace: bool,
+    quiet: bool,
+) -> None:
+    from envbuild.records.episode import EndedBy
+    from envbuild.rollout.run import run_rollouts
+
+    def show(episode_id: str, request: TextRequest, completion: str, observation: str) -> None:
+        if episode_id == todo[0]:
+            _show_turn(request, completion, observation)
+
+    options["on_turn"] = show if trace and todo else None
+    done = submitted = 0
+    bar = progress("episodes", total=len(todo), quiet=quiet or trace)
+    async with client:
+        with bar as shown:
+            async for episode in run_rollouts(env, rows, client, journal, **options):
+                done += 1
+                submitted += episode.ended_by is EndedBy.SUBMIT_SQL
+                shown.advance(note=f"submitted {submitted / done:.0%}")
+
+
+def _show_turn(request: TextRequest, completion: str, observation: str) -> None:
+    """One turn on stderr, as `--trace` shows it."""
+    warn(f"--- {request.kind} turn, at most {request.max_new_tokens} tokens")
+    warn(completion.strip() or "(nothing)")
+    if observation:
+        warn("\n".join(f"    {line}" for line in observation.split("\n")))
+
+
+def _configuration(
+    env: Environment, manifest: Path, model: str, sampling: Sampling, step: int | None
+) -> dict[str, object]:
+    """What a resume must agree on; which rows and how many episodes may grow."""
+    import msgspec
+
+    from envbuild.io.files import sha256_file
+    from envbuild.manifest.layout import ROWS_FILE
+    from envbuild.sql.connect import VERSIONS
+
+    return {
+        "manifest": str(manifest.resolve()),
+        "manifest_sha256": sha256_file(env.manifest.root / ROWS_FILE),
+        "model": model,
+        "settings": msgspec.to_builtins(env.settings),
+        "prompts_sha256": env.prompts.sha256,
+        "sampling": msgspec.to_builtins(sampling),
+        "step": step,
+        "seed": env.seed,
+        **VERSIONS,
+    }
+
+
+def _report(out: Path, count: int, unanswered: int, *, json: bool) -> None:
+    from collections import Counter
+
+    from envbuild.io.episodes import iter_episodes
+
+    ended: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    turns = 0
+    for episode in iter_episodes(out):
+        ended[episode.ended_by.value] += 1
+        turns += len(episode.turns)
+        if episode.error:
+            errors[episode.error[:200]] += 1
+    summary = dict(sorted(ended.items()))
+    mean = turns / count if count else 0.0
+
+    def show() -> None:
+        rows = [(name, number, f"{number / count:.1%}") for name, number in summary.items()]
+        print_table(("ended by", "episodes", "share"), rows, right=(1, 2))
+        say(f"{counted(count, 'episode')}, {mean:.2f} turns each, in {out}")
+        for error, number in errors.most_common(3):
+            warn(f"{number} x {error}")
+
+    document = {
+        "out": str(out),
+        "episodes": count,
+        "ended_by": summary,
+        "mean_turns": mean,
+        "unanswered": unanswered,
+    }
+    emit("rollout", document, show, json=json)
+
+
+def score(
+    episodes: EpisodesArgument,
+    manifest: ManifestOption = None,
+    verdict: Annotated[str, Option(help="What counts as equivalent; published: bag@1.")] = "bag@1",
+    rerun_golds: RerunGoldsOption = False,
+    json: JsonOption = False,
+) -> None:
+    """What each episode earned, consensus within its group included.
+
+    Writes rewards.parquet beside the episodes. Gold results come from the manifest; nothing runs
+    gold again unless --rerun-golds asks. Hidden variants judge too, but for a rollout
+    --evaluation, as its folder records. Exit 1 where a gold cannot be scored, or a server failed
+    an episode: the reward is null, never 0.
+
+    Example: envbuild score episodes/
+    """
+    from collections import Counter
+
+    from envbuild.environment import Environment
+    from envbuild.evaluate.runs import manifest_of
+    from envbuild.io.episodes import check_episodes, iter_episodes
+    from envbuild.records.episode import EpisodeSettings
+    from envbuild.records.reward import RewardSettings
+    from envbuild.rollout.score import recorded_settings, score_groups, write_rewards
+    from envbuild.sql.verdicts import row_equality
+
+    row_equality(verdict)  # an unknown name is said before anything runs
+    check_episodes(episodes)
+    settings = recorded_settings(episodes)
+    if settings is None:
+        warn(f"{episodes} does not say how it was played: scored as training episodes are")
+    env = Environment.open(
+        manifest or manifest_of(episodes),
+        settings=settings or EpisodeSettings(),
+        reward=RewardSettings(verdict=verdict),
+        rerun_golds=rerun_golds,
+    )
+    played = {episode.episode_id: episode for episode in iter_episodes(episodes)}
+    breakdowns = list(score_groups(env, played.values()))
+    write_rewards(episodes, breakdowns)
+    scored = [b.reward for b in breakdowns if b.reward is not None]
+    mean = sum(scored) / len(scored) if scored else None
+    document = {
+        "verdict": verdict,
+        "evaluation": env.settings.evaluation,
+        "episodes": len(breakdowns),
+        "unscored": len(breakdowns) - len(scored),
+        "mean_reward": mean,
+        "tiers": dict(sorted(Counter(b.tier.value for b in breakdowns).items())),
+    }
+    emit("score", document, lambda: _show_scores(breakdowns, played, mean), json=json)
+    end(findings=len(scored) < len(breakdowns))
+
+
+def _show_scores(
+    breakdowns: list[RewardBreakdown], played: dict[str, Episode], mean: float | None
+) -> None:
+    from collections import Counter
+
+    from envbuild.records.reward import Tier
+
+    lines = []
+    for tier in Tier:
+        group = [b for b in breakdowns if b.tier is tier]
+        rewards = [b.reward for b in group if b.reward is not None]
+        endings = Counter(played[b.episode_id].ended_by.value for b in group).most_common(2)
+        lines.append(
+            (
+                tier.value,
+                len(group),
+                f"{len(group) / len(breakdowns):.1%}" if breakdowns else "-",
+                f"{sum(rewards) / len(rewards):.3f}" if rewards else "-",
+                ", ".join(f"{name} {count}" for name, count in endings) or "-",
+            )
+        )
+    headers = ("tier", "episodes", "share", "mean reward", "mostly ended by")
+    print_table(headers, lines, right=(1, 2, 3))
+    agreed = counted(sum(b.consensus > 0 for b in breakdowns), "episode")
+    say(
+        "no episode could be scored"
+        if mean is None
+        else f"mean reward {mean:.3f}; {agreed} with their group's consensus"
+    )
+
+
+def view(
+    episodes: EpisodesArgument,
+    html: Annotated[Path, file_option("Where the page goes.")] = Path("episodes.html"),
+    manifest: ManifestOption = None,
+    limit: LimitOption = None,
+    json: JsonOption = False,
+) -> None:
+    """One self-contained page: every turn, filters by ending, tier and bucket, a search.
+
+    Rewards are shown where `envbuild score` has been run. j goes to the next episode, k to the one
+    before.
+
+    Example: envbuild view episodes/ --html episodes.html
+    """
+    from itertools import islice
+
+    from envbuild.errors import CorpusFolderError
+    from envbuild.evaluate.runs import manifest_of
+    from envbuild.io.episodes import iter_episodes
+    from envbuild.io.files import write_text
+    from envbuild.io.parquet import iter_records
+    from envbuild.manifest.read import open_manifest
+    from envbuild.records.episode import EndedBy
+    from envbuild.records.reward import RewardBreakdown
+    from envbuild.records.verdict import Verdict
+    from envbuild.rollout.page import render_episodes
+    from envbuild.rollout.score import REWARDS_FILE
+
+    chosen = list(islice(iter_episodes(episodes), limit))
+    try:
+        opened = open_manifest(manifest or manifest_of(episodes))
+        known, asked = set(opened.row_ids), {episode.row_id for episode in chosen}
+        unknown = sorted(asked - known)
+        if unknown and manifest is not None:
+            opened.row(unknown[0])  # says that it has no such row, as score and evaluate do
+        rows = {row_id: opened.row(row_id) for row_id in sorted(asked & known)}
+        if unknown:
+            warn(
+                f"{len(unknown)} of {len(asked)} questions are not shown: {opened.root} holds them "
+                "no longer"
+            )
+    except CorpusFolderError as e:
+        if manifest is not None:
+            raise
+        warn(f"questions and golds are not shown: {e}")
+        rows = {}
+    rewards_file = episodes / REWARDS_FILE
+    failed = {e.episode_id for e in chosen if e.ended_by is EndedBy.SERVER_ERROR}
+    scores = iter_records(rewards_file, RewardBreakdown) if rewards_file.exists() else ()
+    rewards = {
+        reward.episode_id: reward
+        for reward in scores
+        # an episode that was asked again since has not been scored yet
+        if (reward.verdict == Verdict.SERVER_ERROR) == (reward.episode_id in failed)
+    }
+    name = episodes.resolve().name
+    write_text(html, render_episodes(name, chosen, rows=rows, rewards=rewards))
+    document = {
+        "html": str(html),
+        "episodes": len(chosen),
+        "rows_known": len(rows),
+        "scored": sum(episode.episode_id in rewards for episode in chosen),
+    }
+    said = f"{counted(len(chosen), 'episode')} in {html}"
+    emit("view", document, lambda: say(said), json=json)
+
+
+def play(
+    manifest: ManifestArgument,
+    row: Annotated[
+        str | None, Option(metavar="ID", help="A row_id; default: the first row.")
+    ] = None,
+    preset: PresetOption = "default",
+    prompts: PromptsOption = None,
+    full_schema: FullSchemaOption = False,
+    step: GateStepOption = None,
+    rerun_golds: RerunGoldsOption = False,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """You are the agent, in the terminal: explore, try a query, submit it, see what it earned.
+
+    Type `help` for the words. Works piped, one turn a line:
+
+        printf 'tables\\nsubmit SELECT 1\\n' | envbuild play manifest/ --row ID
+    """
+    environment = _open(manifest, preset, full_schema, prompts, seed, rerun_golds)
+    if row is None:
+        row = next(iter(environment.manifest.row_ids), None)
+        if row is None:
+            raise UsageError("the manifest holds no rows, so there is nothing to play")
+    tell = warn if json else say
+    environment.reset(row, step=step)
+    asked = environment.row(row)
+    tell(f"Row {asked.row_id} ({asked.bucket}, {counted(len(asked.tables), 'table')})")
+    tell(f"Question: {asked.question}")
+    if asked.evidence:
+        tell(f"Evidence: {asked.evidence}")
+    tell(f"{environment.settings.tool_turns} tool turns. Type help for the words.\n")
+    _take_turns(environment, tell)
+    episode, reward = environment.episode(), environment.reward()
+    environment.close()
+    document = {"episode": episode, "reward": reward}
+    emit("play", document, lambda: _show_end(episode, reward), json=json)
+
+
+def _take_turns(environment: Environment, tell: Callable[[str], None]) -> None:
+    """Reads lines until the episode is over or the person leaves."""
+    while (request := environment.request) is not None:
+        if sys.stdin.isatty():  # the prompt is for terminals
+            typer.echo("final> " if request.kind == "final" else "> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        word = line.strip()
+        if not line or word in ("quit", "exit"):
+            environment.leave("left before the end")
+        elif word == "help":
+            tell(HELP)
+        elif word == "prompt":
+            tell(request.context)
+        elif request.kind != "final" and _is_unknown(line):
+            tell(
+                "No such word: `sql QUERY` tries, `submit QUERY` answers, `help` lists them all.\n"
+            )
+        elif word:
+            observation = environment.step(completion_of(line.rstrip("\n"))).observation
+            if observation:
+                tell(f"{observation}\n")
+
+
+def _show_end(episode: Episode, reward: RewardBreakdown) -> None:
+    say(f"Answer: {episode.sql or '(none)'}")
+    parts: list[tuple[str, object]] = [
+        ("reward", "unscored" if reward.reward is None else f"{reward.reward:g}"),
+        ("tier", reward.tier.value),
+        ("ended by", episode.ended_by.value),
+        (f"verdict ({reward.verdict_name})", reward.verdict),
+        ("outcome", reward.outcome or "-"),
+        ("F1", f"{reward.f1:.3f}"),
+        ("join share", f"{reward.join_share:.3f}"),
+        ("turns", len(episode.turns)),
+        ("calls", sum(len(turn.calls) for turn in episode.turns)),
+    ]
+    if reward.variants_scored:
+        parts.append(("variants", f"{reward.variants_matched} of {reward.variants_scored}"))
+    print_table(("part", "value"), parts)
+
+
+_WORDS = {
+    "tables": ("list_tables", ()),
+    "describe": ("describe_table", ("table_name",)),
+    "keys": ("foreign_keys", ("table_name",)),
+    "path": ("join_path", ("table_a", "table_b")),
+    "sample": ("sample_rows", ("table_name", "limit")),
+    "distinct": ("distinct_values", ("table_name", "column_name", "limit")),
+    "sql": ("run_query", ("sql",)),
+    "submit": ("submit_sql", ("sql",)),
+}
+"""Shorthand word -> the tool it calls, and what its operands are, in order."""
+
+HELP = """\
+tables                       every table
+describe TABLE               its CREATE TABLE statement
+keys [TABLE]                 foreign keys
+path TABLE TABLE             the chain of joins between two tables
+sample TABLE [N]             a few rows
+distinct TABLE COLUMN [N]    distinct values
+sql QUERY                    run a query
+submit QUERY                 answer, and end the episode
+prompt                       what an agent is told at the start
+help, quit                   this list; leave
+A JSON call, or several, is taken as it is. Names with blanks go in quotes."""
+
+
+def completion_of(line: str) -> str:
+    """The completion a typed line stands for; a line of another form is returned as it is."""
+    word, _, rest = line.strip().partition(" ")
+    if word.lower() not in _WORDS:
+        return line
+    tool, names = _WORDS[word.lower()]
+    if names == ("sql",):
+        operands = [rest.strip()]
+    else:
+        try:
+            operands = shlex.split(rest)
+        except ValueError:  # a quote that never ends
+            operands = rest.split()
+    arguments: dict[str, object] = dict(zip(names, filter(None, operands), strict=False))
+    for extra, operand in enumerate(operands[len(names) :], 1):
+        arguments[f"extra_{extra}"] = operand
+    limit = arguments.get("limit")
+    if isinstance(limit, str) and limit.lstrip("-").isdigit():
+        arguments["limit"] = int(limit)
+    return jsons.dumps({"tool": tool, "args": arguments}, ensure_ascii=False)
+
+
+def _is_unknown(line: str) -> bool:
+    """Whether a line is neither one of the words nor anything that an agent would have written."""
+    word = line.strip().partition(" ")[0].lower()
+    return word not in _WORDS and "{" not in line and "<" not in line
+
+
+def ask(
+    db: Annotated[Path, Option(help="Your SQLite file; opened read-only.")],
+    question: Annotated[str, Option(help="In plain words.")],
+    base_url: BaseUrlOption,
+    model: ModelOption,
+    evidence: Annotated[str, Option(help="Outside knowledge the model should have.")] = "",
+    full_schema: FullSchemaOption = False,
+    dialect: DialectOption = "vllm",
+    trace: Annotated[bool, Option("--trace", help="Show every turn as it goes (stderr).")] = False,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """One question over your own database: the SQL, and what it returns.
+
+    Exit 1 where no SQL came of it; SQL that fails, or returns more than can be shown, says so.
+
+    Example: envbuild ask --db shop.sqlite --question "How many orders did Ann make?"
+    --base-url http://127.0.0.1:8000/v1 --model NAME
+    """
+    from envbuild.episode.presets import load_preset
+    from envbuild.episode.views import open_database
+    from envbuild.rollout.agent import Agent
+    from envbuild.rollout.generate import ServerGenerate
+
+    def show_turn(place: int, request: TextRequest, completion: str, observation: str) -> None:
+        _show_turn(request, completion, observation)
+
+    key = os.environ.get("OPENAI_API_KEY", "")
+    generate = ServerGenerate(base_url, model, dialect=dialect, api_key=key, seed=seed)
+    schema = "full" if full_schema else "withheld"
+    settings = load_preset("default", evaluation=True, schema=schema)
+    agent = Agent(generate, settings=settings, policy=model)
+    episode = agent.run(question, db, evidence=evidence, on_turn=show_turn if trace else None)
+    database = open_database(db)
+    result = database.session.run(episode.sql) if episode.sql else None
+    database.close()
+    document = {
+        "episode": episode,
+        "outcome": result.outcome.value if result else "",
+        "error": result.error if result else episode.error,
+        "columns": result.columns if result else (),
+        "rows": result.rows if result else (),
+    }
+    emit("ask", document, lambda: _show_answer(episode, result), json=json)
+    end(findings=result is None)
+
+
+_WITHOUT_SQL = {
+    "submit_sql": "the model submitted nothing",
+    "no_answer": "the tool turns were used up, no query had worked, and the last turn gave no SQL",
+    "query_error_cap": "too many queries failed, and the last turn gave no SQL",
+    "token_budget": "the tokens were used up before any query had worked",
+    "call_budget": "the tool calls were used up, and the last turn gave no SQL",
+}
+
+
+def _show_answer(episode: Episode, result: QueryResult | None) -> None:
+    """The SQL or why there is none, and the first rows."""
+    if result is None:
+        ended = episode.ended_by
+        why = _WITHOUT_SQL.get(ended.value, f"the episode ended by {ended}")
+        say(printable(f"no answer: {episode.error or why}"))
+        return
+    say(printable(episode.sql))
+    if not result.columns:
+        say(printable(result.error))
+        return
+    shown = [["NULL" if cell is None else cell for cell in row] for row in result.rows[:50]]
+    print_table(result.columns, shown)
+    if len(result.rows) > len(shown) or not result.ok:
+        more = "" if result.ok else "more than "
+        say(f"{more}{len(result.rows)} rows; the first {len(shown)} are shown")
+
+
+def serve(
+    manifest: ManifestArgument,
+    openenv: Annotated[
+        bool, Option("--openenv", help="Speak OpenEnv (HTTP and WebSocket).")
+    ] = False,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0: any free port.")] = 8000,
+    sessions: Annotated[int, Option(min=1, help="Episodes at once, at most.")] = 256,
+    rerun_golds: RerunGoldsOption = False,
+) -> None:
+    """The manifest's questions as an environment server.
+
+    Needs `pip install '.[openenv]'` in a checkout. Runs until Ctrl-C.
+
+    Example: envbuild serve manifest/ --openenv --port 8000
+    """
+    if not openenv:
+        raise UsageError("say which protocol to speak; there is one: --openenv")
+    from envbuild.adapters.openenv import listen, make_app, run_server
+
+    app = make_app(manifest, sessions=sessions, rerun_golds=rerun_golds)
+    with listen(host, port) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        warn(f"serving {manifest} on http://{shown}:{listening.getsockname()[1]}")
+        run_server(app, listening)

@@ -1,0 +1,188 @@
+"""What the commands write: exit codes, the JSON document, tables, progress bars, streams.
+
+rich and tqdm live here. Tables are plain when piped, as wide as the terminal at most; only where
+the numbers alone are wider does one go past the edge: numbers are never cut.
+"""
+
+import io
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from envbuild.records.counted import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from tqdm import tqdm
+
+OK, FINDINGS, USAGE, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+"""Exit codes; 141 is what a shell shows of a tool that a closed pipe ends (128 + SIGPIPE)."""
+FOLDED, WIDEST = 12, 10_000
+"""Characters: the narrowest that a longer text is folded to; more than any table has."""
+
+
+def emit(command: str, document: dict[str, Any], show: Callable[[], None], *, json: bool) -> None:
+    """A command's result: with `json` the one document on stdout, else what `show` prints.
+
+    The document says its format and the versions, then the command's own keys.
+    """
+    if not json:
+        show()
+        return
+    from envbuild.sql.connect import VERSIONS
+
+    body = {"format": f"envbuild.{command}/1", "versions": VERSIONS, **document}
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
+
+
+def end(*, findings: object) -> None:
+    """Ends the command: with 1 where there are findings, else with 0."""
+    raise typer.Exit(FINDINGS if findings else OK)
+
+
+def say(line: str = "", *, end: str = "\n") -> None:
+    """A line on stdout at once, for whoever reads along in a pipe."""
+    print(line, end=end, flush=True)
+
+
+def warn(sentence: str) -> None:
+    """A sentence for the operator, on stderr."""
+    print(printable(sentence), file=sys.stderr, flush=True)
+
+
+def console() -> "Console":
+    """The console for results: stdout, no colour when piped or under NO_COLOR."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def print_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str = "",
+    right: Sequence[int] = (),
+) -> None:
+    """One table on stdout; `right` names the columns that hold numbers."""
+    from rich import box
+    from rich.cells import cell_len
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    # Text, not str: a cell may hold what rich would take for markup
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, header in enumerate(map(printable, headers)):
+        widest = max((cell_len(row[position]) for row in cells), default=0)
+        if position in right:
+            table.add_column(Text(header), justify="right", no_wrap=True, min_width=widest)
+        else:
+            table.add_column(Text(header), overflow="fold", min_width=min(widest, FOLDED))
+    for row in cells:
+        table.add_row(*map(Text, row))
+    screen = console()
+    unbounded = screen.options.update(max_width=WIDEST)
+    screen.width = max(screen.width, Measurement.get(screen, unbounded, table).minimum)
+    with screen.capture() as drawn:
+        screen.print(table)
+    lines = drawn.get().splitlines()
+    if title:  # above the table, not in its width
+        lines[:1] = [printable(title)]
+    print("\n".join(line.rstrip() for line in lines))
+
+
+def print_records(names: Sequence[str], records: Iterable[Any], *fields: str) -> None:
+    """A table of one record a row: its name first, then the fields, which are counts."""
+    rows = [(r.name, *(f"{getattr(r, field):,}" for field in fields)) for r in records]
+    print_table(names, rows, right=range(1, len(names)))
+
+
+def print_wrapped(text: str) -> None:
+    """A sentence on stdout, broken between words at the terminal's width."""
+    width = console().width
+    print(textwrap.fill(printable(text), width, break_long_words=False, break_on_hyphens=False))
+
+
+def percent(value: float | None) -> str:
+    """A share with one decimal; `-` where there is none."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def interval(low: float, high: float) -> str:
+    """`41.0-52.3%`: the ends of an interval of shares."""
+    return f"{100 * low:.1f}-{high:.1%}"
+
+
+def draws_blocks() -> bool:
+    """Whether stdout can spell the block characters that bars are made of."""
+    encoding = (console().encoding or "ascii").lower()
+    return encoding.replace("-", "").startswith("utf")
+
+
+class Progress:
+    """One progress bar on stderr."""
+
+    def __init__(self, bar: "tqdm[Any]") -> None:
+        self._bar = bar
+
+    def advance(self, number: int = 1, note: str = "") -> None:
+        """Moves the bar by so many; the note stands behind it, such as a live rate."""
+        if note:
+            self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(number)
+
+    def reach(self, done: int, total: int) -> None:
+        """Moves the bar to `done` of `total`."""
+        self._bar.total = total
+        self._bar.update(done - self._bar.n)
+
+
+@contextmanager
+def progress(label: str, *, total: int | None = None, quiet: bool) -> Iterator[Progress]:
+    """A bar while the block runs; silent when `quiet` or where stderr is no terminal."""
+    from tqdm import tqdm
+
+    # disable=None: tqdm itself looks whether stderr is a terminal
+    with tqdm(total=total, desc=label, disable=True if quiet else None, leave=False) as bar:
+        yield Progress(bar)
+
+
+def prepare_streams() -> None:
+    """No character ends a command: what a stream cannot spell is shown as `?`.
+
+    A stream that was closed before the start (`>&-`) leads nowhere.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            opened = os.open(os.devnull, os.O_WRONLY)
+            if opened != number:  # a file opened later would get the number, and what C code prints
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def drop_stdout() -> None:
+    """Sends what is still buffered nowhere, or Python would complain of it once more at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def name_stdout() -> str:
+    """The file that stdout goes into, where it is one that the system names."""
+    try:
+        named = str(Path(f"/proc/self/fd/{sys.stdout.fileno()}").readlink())
+    except (OSError, ValueError):
+        named = ""
+    return f"the output, {named}" if named.startswith("/") else "the output"

@@ -1,0 +1,704 @@
+"""Commands that turn a corpus into rows: buckets, sample, manifest, pool, export, ladder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from envbuild.cli.options import (
+    CorpusArgument,
+    EngineOption,
+    HtmlOption,
+    JsonOption,
+    LimitOption,
+    ManifestArgument,
+    QuietOption,
+    ReplaceOption,
+    RerunGoldsOption,
+    SeedOption,
+    ShardOption,
+    WorkersOption,
+    folder_option,
+    names_of,
+    parse_shard_option,
+    with_options,
+)
+from envbuild.cli.output import (
+    draws_blocks,
+    emit,
+    end,
+    interval,
+    percent,
+    print_table,
+    print_wrapped,
+    progress,
+    say,
+    warn,
+)
+from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions
+from envbuild.records.counted import counted
+
+if TYPE_CHECKING:
+    from envbuild.buckets.cut import CorpusBuckets
+    from envbuild.curriculum.draw import Draws, StepDraw
+    from envbuild.curriculum.pool import Pool
+    from envbuild.manifest.build import Built
+    from envbuild.manifest.read import Manifest
+    from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample
+    from envbuild.records.evaluation import Rung
+
+SHOWN_CHANGES = 5
+QUESTION_WIDTH = 58
+"""Characters of a question that are shown."""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (with_options(buckets), sample, with_options(manifest), with_options(pool)):
+        app.command()(command)
+    app.command()(export)
+    app.command()(ladder)
+
+
+def buckets(
+    corpus: CorpusArgument,
+    *,
+    settings: BucketsOptions,
+    suggest: Annotated[
+        int | None, Option(help="Propose the edges of this many even buckets.")
+    ] = None,
+    limit: LimitOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Masked-length buckets and their shares.
+
+    Masks every gold query, cuts at the edges and writes buckets.parquet into each corpus; the
+    manifest then takes these edges. --suggest proposes edges from the corpus itself and writes
+    nothing, nor does --limit, which looks at each corpus's first questions only. Exit 1 where a
+    bucket is empty.
+
+    Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
+    """
+    from envbuild.buckets.run import bucket_corpora
+
+    with progress("questions", quiet=quiet) as bar:
+        report = bucket_corpora(
+            corpus,
+            edges=_joined(settings.edges),
+            mask=settings.mask,
+            shares=_joined(settings.shares),
+            suggest=suggest,
+            limit=limit,
+            on_masked=bar.advance,
+        )
+    if limit is not None:
+        warn(f"the first {limit:,} questions of each corpus only: nothing is written")
+
+    def show() -> None:
+        for found in report.corpora:
+            _show_buckets(found, report.shares)
+        for found in report.suggested:
+            edges = ",".join(map(str, found.edges))
+            _show_buckets(found, None)
+            say(f"{found.corpus}: --edges {edges} makes {len(found.bands)} even buckets\n")
+
+    emit("buckets", report.document(), show, json=json)
+    for found in report.corpora:
+        if found.empty:
+            warn(f"{found.corpus}: no question falls into {', '.join(found.empty)}")
+    end(findings=any(found.empty for found in report.corpora))
+
+
+def _joined(numbers: tuple[float | str, ...]) -> str | None:
+    """The numbers as they are typed, which is how edges and shares are checked."""
+    return ",".join(map(str, numbers)) if numbers else None
+
+
+def _show_buckets(found: CorpusBuckets, shares: tuple[float, ...] | None) -> None:
+    headers = ["bucket", "length", "questions", "share", ""]
+    rows: list[list[Any]] = []
+    block = "█" if draws_blocks() else "#"
+    for position, band in enumerate(found.bands):
+        length = f"{band.lower}-{band.upper - 1}" if band.upper is not None else f"{band.lower}+"
+        bar = block * round(band.share * 24)
+        row = [band.name, length, f"{band.questions:,}", f"{band.share:.1%}", bar]
+        if shares:
+            row.insert(4, f"{shares[position]:.0%}")
+        rows.append(row)
+    if shares:
+        headers.insert(4, "pool")
+    say(
+        f"{found.corpus}: {counted(found.questions, 'question')}, masked {found.mask}; "
+        f"length {found.shortest} - {found.median:.0f} - {found.longest}"
+    )
+    print_table(headers, rows, right=(1, 2, 3, 4) if shares else (1, 2, 3))
+    if shares:
+        largest = counted(found.pool_size(shares), "question")
+        say(f"the largest pool with these shares: {largest}\n")
+
+
+def sample(
+    corpus: CorpusArgument,
+    tables: Annotated[str, Option(help="Fewest and most tables of a sample.")] = "4:64",
+    distractors: Annotated[str, Option(help="Added tables: fk, lexical, random or mixed.")] = "fk",
+    extra: Annotated[
+        int | None, Option(min=0, help="The gold tables and exactly this many.")
+    ] = None,
+    full: Annotated[bool, Option("--full", help="Every table of the database.")] = False,
+    show: Annotated[int, Option(min=0, help="Samples to print in full.")] = 1,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Sampled schemas: gold tables and distractors, grown along foreign keys.
+
+    Draws a sample for every question, as the manifest would with these options, and runs its gold
+    query on a view of just those tables. Writes nothing. Exit 1 where a gold query no longer gives
+    its result.
+
+    Example: envbuild sample corpus/ --tables 4:64 --distractors mixed --show 3
+    """
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.manifest.samples import sample_corpora
+    from envbuild.manifest.settings import ManifestSettings, parse_tables
+
+    smallest, largest = parse_tables(tables)
+    settings = ManifestSettings(
+        seed=seed,
+        smallest=smallest,
+        largest=largest,
+        distractors=distractors,
+        extra=extra,
+        full=full,
+        limit=limit,
+    )
+    with progress("sample", quiet=quiet) as bar:
+        report = sample_corpora(
+            open_corpora(corpus),
+            settings=settings,
+            show=show,
+            workers=workers,
+            engine=engine,
+            watch=bar.reach,
+        )
+    document = {"corpora": report.corpora, "shown": report.shown}
+    emit("sample", document, lambda: _show_samples(report), json=json)
+    end(findings=report.num_changed)
+
+
+def _show_samples(report: SampleReport) -> None:
+    rows = [
+        [
+            found.corpus,
+            f"{found.samples:,}",
+            _spread(found.sizes),
+            _spread(found.gold_sizes),
+            f"{found.whole:,}",
+            f"{len(found.changed):,}",
+            f"{sum(found.refused.values()):,}",
+        ]
+        for found in report.corpora
+    ]
+    headers = ["corpus", "samples", "tables", "gold", "whole", "changed", "refused"]
+    print_table(headers, rows, right=range(1, 7))
+    say("tables and gold: fewest - median - most a sample; whole: every table is in it;")
+    say("changed: the gold gives another result; refused: not sampled\n")
+    for shown in report.shown:
+        _show_sample(shown)
+    for found in report.corpora:
+        _warn_about(found)
+
+
+def _show_sample(shown: ShownSample) -> None:
+    from textwrap import fill
+
+    say(f"{shown.row_id}: {counted(len(shown.tables), 'table')} (drawn {shown.target_size})")
+    say(fill(shown.question, 79, initial_indent="  ", subsequent_indent="  "))
+    say(f"  gold         {', '.join(shown.gold_tables) or '-'}")
+    say(f"  distractors  {', '.join(shown.distractors) or '-'}")
+    say(f"  shown order  {', '.join(shown.tables)}")
+    for position, key in enumerate(shown.foreign_keys):
+        say(f"  {'' if position else 'keys':11}  {key}")
+    say()
+
+
+def _warn_about(found: SampleCounts) -> None:
+    for reason, number in found.refused.items():
+        warn(f"{found.corpus}: {number:,} not sampled: {reason}")
+    for row_id, difference in found.changed[:SHOWN_CHANGES]:
+        warn(f"{row_id}: {difference}")
+    if len(found.changed) > SHOWN_CHANGES:
+        warn(f"{found.corpus}: and {len(found.changed) - SHOWN_CHANGES:,} more changed")
+
+
+def _spread(counts: dict[int, int]) -> str:
+    """`4 - 31 - 64`: smallest, median and largest of counted sizes."""
+    if not counts:
+        return "-"
+    each = [size for size, number in sorted(counts.items()) for _ in range(number)]
+    return f"{each[0]} - {each[(len(each) - 1) // 2]} - {each[-1]}"
+
+
+def manifest(
+    corpus: CorpusArgument,
+    *,
+    out: Annotated[Path, Option(help="The manifest's folder.")] = Path("manifest"),
+    settings: ManifestOptions,
+    replace: ReplaceOption = False,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    shard: ShardOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The question pool: one frozen training input a row, gold results beside it.
+
+    Every question becomes a row of manifest.parquet or, with its reason, of rejects.parquet.
+    Gold queries run once; their results lie in gold.parquet. The same inputs and seed give the
+    same bytes for any --workers. After --shard runs, one run without it joins the parts.
+    Exit 1 where rows were left out.
+
+    Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
+    """
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.errors import UnknownNameError
+    from envbuild.manifest.build import build_manifest
+    from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
+    from envbuild.preflight.checks import SEVERITIES
+    from envbuild.signal.variants import make_variants
+
+    smallest, largest = parse_tables(settings.tables)
+    left_out = names_of(",".join(settings.leave_out))
+    for code in left_out:
+        if code not in SEVERITIES:
+            raise UnknownNameError("finding", code, SEVERITIES)
+    with progress("manifest", quiet=quiet) as bar:
+        built = build_manifest(
+            open_corpora(corpus),
+            out,
+            settings=ManifestSettings(
+                seed=seed,
+                smallest=smallest,
+                largest=largest,
+                distractors=settings.distractors,
+                extra=settings.extra,
+                full=settings.full,
+                edges=parse_edge_option(_joined(settings.edges)),
+                mask=settings.mask,
+                styles=names_of(",".join(settings.styles)),
+                leave_out=left_out,
+                variants=settings.variants,
+                limit=settings.limit,
+            ),
+            workers=workers,
+            engine=engine,
+            shard=parse_shard_option(shard),
+            watch=bar.reach,
+            maker=make_variants if settings.variants else None,
+            replace=replace,
+        )
+    document = {
+        "out": str(built.out),
+        "complete": built.complete,
+        "parts": built.parts,
+        "parts_done": built.parts_done,
+        "rejected": built.counts.rejected,
+        "counts": built.counts,
+    }
+    emit("manifest", document, lambda: _show_manifest(built), json=json)
+    end(findings=built.counts.rejected)
+
+
+def _show_manifest(built: Built) -> None:
+    counts = built.counts
+    if not built.complete:
+        warn(
+            f"{built.parts_done} of {built.parts} parts are done: run the other shards, "
+            "then once without --shard"
+        )
+    say(
+        f"{counted(counts.offered, 'question')}: {counted(counts.rows, 'row')}, "
+        f"{counts.rejected:,} left out, {counted(counts.golds, 'gold result')}"
+    )
+    if counts.rows:
+        rows = [[name, f"{n:,}", f"{n / counts.rows:.1%}"] for name, n in counts.buckets.items()]
+        print_table(["bucket", "rows", "share"], rows, right=(1, 2))
+    if counts.rejects:
+        ordered = sorted(counts.rejects.items(), key=lambda pair: (-pair[1], pair[0]))
+        rows = [[reason, f"{number:,}"] for reason, number in ordered]
+        print_table(["left out because", "questions"], rows, right=(1,))
+    if counts.variants:
+        made = counts.variants.get("made", 0)
+        skipped = {name: n for name, n in counts.variants.items() if name != "made"}
+        told = ", ".join(f"{n:,} {name}" for name, n in skipped.items()) or "none"
+        noun = "database" if made == 1 else "databases"
+        say(f"{made:,} hidden variant {noun}; golds that one cannot judge: {told}")
+    say(str(built.out))
+
+
+def pool(
+    manifest: ManifestArgument,
+    *,
+    settings: PoolOptions,
+    step: Annotated[int, Option(min=0, help="The step to show, from 0.")] = 0,
+    test: Annotated[
+        list[Path] | None,
+        Option(help="Another manifest to keep the pool apart from; repeatable."),
+    ] = None,
+    suggest: Annotated[
+        bool,
+        Option("--suggest", help="Print a schedule for this manifest's own buckets; no draw."),
+    ] = False,
+    seed: SeedOption = 0,
+    write: Annotated[
+        bool, Option("--write", help="Write schedule.parquet: every step, in order.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        Option(help="Where it is written: a folder, or a .parquet file; default: MANIFEST."),
+    ] = None,
+    plot: Annotated[
+        Path | None, Option(help="Chart of lengths, edges and shares: .png or .svg.")
+    ] = None,
+    plot_schedule: Annotated[
+        Path | None, Option(help="Chart of mixture and gate over steps.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """What a training step draws, and why.
+
+    The pool is filled by bucket shares, kept apart from test rows by schema and by question, and
+    drawn by a length curriculum. Exit 1: a bucket cannot fill its share of the pool, or the step
+    shown wants more of it than there is. --suggest prints a schedule that the rows offered can
+    fill, under the same --test, --styles and --min-signal.
+
+    Example: envbuild pool manifest/ --schedule synsql --step 900
+    """
+    import msgspec
+
+    from envbuild.cli.plots import check_plot_path
+    from envbuild.curriculum.draw import Draws
+    from envbuild.curriculum.order import FILE, write_schedule
+    from envbuild.curriculum.pool import PoolChoice, build_pool, lengths_a_bucket, offered_rows
+    from envbuild.curriculum.presets import load_schedule, render_schedule, suggest_schedule
+    from envbuild.errors import UsageError
+    from envbuild.manifest.read import open_manifest
+
+    for image in (plot, plot_schedule):
+        if image is not None:
+            check_plot_path(image)
+    opened = open_manifest(manifest)
+    choice = PoolChoice(
+        size=settings.size,
+        seed=seed,
+        styles=names_of(",".join(settings.styles)),
+        min_signal=settings.min_signal,
+        weigh_by_signal=settings.weigh_by_signal,
+        borrow=settings.borrow,
+    )
+    apart = tuple(test or ())
+    if suggest:
+        lengths = lengths_a_bucket(offered_rows(manifest, choice, test=apart).rows)
+        plan = suggest_schedule({name: len(values) for name, values in lengths.items()})
+        emit("pool", {"suggested": plan}, lambda: say(render_schedule(plan), end=""), json=json)
+        return
+    plan = load_schedule(settings.schedule)
+    if step >= plan.steps:
+        raise UsageError(
+            f"--step takes 0 to {plan.steps - 1}: schedule {plan.name} has {plan.steps:,} steps; "
+            f"got {step}"
+        )
+    filled = build_pool(manifest, plan, choice, test=apart)
+    draws = Draws(plan, filled.rows, seed=seed)
+    draw = draws.at(step)
+    written: dict[str, Any] = {}
+    if write or out is not None:
+        path = out or manifest
+        if path.suffix != ".parquet" or path.is_dir():
+            path /= FILE
+        written = {"file": str(path), "rows": write_schedule(path, draws, filled, choice, manifest)}
+    if plot is not None:
+        _plot_lengths(plot, opened)
+    if plot_schedule is not None:
+        _plot_schedule(plot_schedule, draws, step)
+    for note in filled.notes:
+        warn(note)
+    document = {
+        "schedule": msgspec.to_builtins(draws.schedule),
+        "seed": draws.seed,
+        "pool": {
+            "size": filled.size,
+            "buckets": [
+                {**msgspec.to_builtins(fill), "lacking": fill.lacking} for fill in filled.fills
+            ],
+            "left_out": filled.left_out,
+            "test_rows": filled.test_rows,
+            "unmeasured": filled.unmeasured,
+            "notes": list(filled.notes),
+        },
+        "step": _step_document(draw, opened),
+        "written": written or None,
+    }
+    emit("pool", document, lambda: _show_pool(filled, draws, draw, opened, written), json=json)
+    end(findings=filled.lacking or draw.lacking)
+
+
+def _step_document(draw: StepDraw, manifest: Manifest) -> dict[str, Any]:
+    questions = [
+        {
+            "slot": row.schedule_slot,
+            "row_id": row.row_id,
+            "bucket": row.bucket,
+            "epoch": row.epoch,
+            "db_id": manifest.row(row.row_id).db_id,
+            "question": manifest.row(row.row_id).question,
+        }
+        for row in draw.rows
+    ]
+    return {
+        "step": draw.step,
+        "mixture": draw.mixture,
+        "gate_probability": draw.gate_probability,
+        "counts": draw.counts,
+        "lacking": draw.lacking,
+        "questions": questions,
+    }
+
+
+def _show_pool(
+    pool: Pool, draws: Draws, draw: StepDraw, manifest: Manifest, written: dict[str, Any]
+) -> None:
+    print_table(
+        ("bucket", "share", "wanted", "offered", "taken", "borrowed", "lacking"),
+        [
+            (f.bucket, f"{f.share:.2f}", f.wanted, f.offered, f.taken, f.borrowed, f.lacking)
+            for f in pool.fills
+        ],
+        title=f"pool: {counted(pool.size, 'question')}, schedule {draws.schedule.name}, "
+        f"seed {draws.seed}",
+        right=range(1, 7),
+    )
+    if pool.left_out:
+        parts = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
+        say(f"left out: {parts}\n")
+    mixture = ", ".join(f"{name} {share:.3f}" for name, share in draw.mixture.items())
+    say(f"step {draw.step}: {mixture}; submit gate {draw.gate_probability:.4g}")
+    say("\nslot  bucket    pass  row and question (pass: how often its bucket began anew)")
+    for row in draw.rows:
+        head = f"{row.schedule_slot:>4}  {row.bucket:<8}{row.epoch + 1:>6}  "
+        question = " ".join(manifest.row(row.row_id).question.split())
+        if len(question) > QUESTION_WIDTH:
+            question = question[: QUESTION_WIDTH - 1] + "…"
+        say(f"{head}{row.row_id}\n{'':{len(head)}}{question}")
+    for name, count in draw.lacking.items():
+        held = draw.counts[name] - count
+        warn(
+            f"step {draw.step} wants {draw.counts[name]} questions of {name}, and the pool has "
+            f"{held}: {'some come twice in one step' if held else 'they are missing'}"
+        )
+    for fill in pool.fills:
+        if fill.lacking:
+            warn(
+                f"the pool lacks {fill.lacking} of the {fill.wanted} questions that {fill.bucket} "
+                "should give (--borrow fills them from the nearest bucket)"
+            )
+    if draw.lacking:
+        warn(
+            "--suggest prints a schedule for this manifest's own buckets; a manifest of more "
+            "questions, or a schedule of fewer a step, helps too"
+        )
+    if written:
+        say(f"wrote {counted(written['rows'], 'row')} to {written['file']}")
+
+
+def _plot_lengths(path: Path, manifest: Manifest) -> None:
+    import polars as pl
+
+    from envbuild.cli.plots import plot_lengths
+    from envbuild.curriculum.pool import lengths_a_bucket
+
+    lengths = lengths_a_bucket(pl.DataFrame(manifest.columns("bucket", "masked_length")))
+    total = sum(len(values) for values in lengths.values())
+    recorded = list(manifest.edges.values())
+    if recorded and all(edges == recorded[0] for edges in recorded):
+        edges = recorded[0]
+    else:  # corpora cut differently share no edge: the shortest of each bucket is shown
+        edges = [min(values) for values in list(lengths.values())[1:] if values]
+    plot_lengths(path, lengths, edges=edges, title=f"{total:,} questions by masked length")
+
+
+def _plot_schedule(path: Path, draws: Draws, step: int) -> None:
+    from envbuild.cli.plots import plot_schedule
+    from envbuild.curriculum.schedule import gate_at, mixture_at
+
+    plan = draws.schedule
+    steps = range(plan.steps)
+    plot_schedule(
+        path,
+        [{name: float(x) for name, x in mixture_at(plan, n).items()} for n in steps],
+        [gate_at(plan, n) for n in steps],
+        marked_step=step,
+        title=f"schedule {plan.name}: {plan.steps:,} steps of {plan.questions} questions",
+    )
+
+
+def export(
+    manifest: ManifestArgument,
+    to: Annotated[str, Option(help="trl, verl, skyrl, verifiers, nemo or datasets.")],
+    out: Annotated[Path, Option(help="Folder to write.")],
+    schedule: Annotated[
+        Path | None, Option(help="schedule.parquet; default: the manifest's own, if any.")
+    ] = None,
+    preset: Annotated[
+        str, Option(help="Rules of the episode: default, several-calls, one-call.")
+    ] = "default",
+    schema: Annotated[
+        str, Option(help="withheld, or full: the DDL is in the prompt.")
+    ] = "withheld",
+    prompts: Annotated[Path | None, Option(help="TOML file that replaces the prompts.")] = None,
+    replace: Annotated[
+        bool, Option("--replace", help="Remove an export there of other settings or inputs.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """A manifest in a trainer's own layout, in schedule order.
+
+    Questions and prompts stand in the columns that a trainer shows; no answer does. What `pool`
+    keeps out is not in the training file, with or without a schedule; rows of an evaluation split
+    are in the test file.
+
+    Example: envbuild export manifest/ --to trl --out data/trl
+    """
+    import msgspec
+
+    from envbuild.adapters.export import export_manifest
+    from envbuild.adapters.rollouts import Rollouts
+    from envbuild.episode.prompts import load_prompts
+
+    # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
+    rollouts = Rollouts(manifest, prompts=load_prompts(prompts), rerun_golds=True)
+    written = export_manifest(
+        out,
+        to=to,
+        rollouts=rollouts,
+        preset=preset,
+        schema=schema,
+        schedule=schedule,
+        replace=replace,
+    )
+    if not rollouts.splits["train"]:
+        warn("no row of the manifest may be trained on: there is no training file")
+    elif to != "datasets" and not written.scheduled:
+        warn("no schedule: the rows are in row_id order (`envbuild pool --write` makes one)")
+    if written.left_out:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in written.left_out.items())
+        warn(f"rows in no file, as `pool` keeps them out: {told}")
+    document = msgspec.to_builtins(written)
+    del document["format"]
+
+    def show() -> None:
+        rows = [(name, f"{count:,}") for name, count in written.files.items()]
+        print_table(("file", "rows"), rows, title=f"{to} layout in {out}", right=(1,))
+
+    emit("export", {**document, "out": str(out)}, show, json=json)
+
+
+def ladder(
+    manifest: ManifestArgument,
+    out: Annotated[Path | None, folder_option("Ladder folder; default: MANIFEST/ladder.")] = None,
+    html: HtmlOption = None,
+    rerun_golds: RerunGoldsOption = False,
+    json: JsonOption = False,
+) -> None:
+    """The same questions over the gold tables, 32 distractors more, and the full schema.
+
+    First call: writes one manifest a rung (gold/, plus32/, full/). Roll each out into its own
+    episodes/ folder; call again, and the three are reported side by side. On a database of few
+    tables two rungs are one view, and a line says on how many rows.
+
+    Example: envbuild ladder manifest/ --out ladder/
+    """
+    from envbuild.evaluate.runs import evaluate_ladder
+    from envbuild.manifest.read import open_manifest
+    from envbuild.manifest.resample import LADDER, resample_manifest, same_views
+
+    opened = open_manifest(manifest)
+    folder = out or manifest / "ladder"
+    rows = {size.name: resample_manifest(opened, folder / size.name, size) for size in LADDER}
+    whole = LADDER[-1].name
+    same = {n: same_views(folder / n, folder / whole) for n in rows if n != whole}
+    episodes = {size.name: folder / size.name / "episodes" for size in LADDER}
+    played = [(name, path) for name, path in episodes.items() if path.is_dir()]
+    rungs = evaluate_ladder(played, rerun_golds=rerun_golds) if played else []
+    if html is not None and rungs:
+        _write_ladder_page(html, folder, rungs)
+
+    def show() -> None:
+        if rungs:
+            _show_rungs(rungs)
+        for name, count in same.items():
+            if count:
+                both = ": one of the two rollouts tells it all" if count == rows[name] else ""
+                views = f"{name} shows the same tables as {whole}"
+                tell = print_wrapped if rungs else warn
+                tell(f"{views} on {count:,} of {rows[name]:,} rows{both}")
+        for name, path in episodes.items():
+            if (name, path) not in played:
+                warn(
+                    f"{name}: {rows[name]} rows; next: envbuild rollout {folder / name} "
+                    f"--base-url URL --model NAME --evaluation --episodes 1 --out {path}"
+                )
+
+    document = {"folder": str(folder), "rows": rows, "same_as_full": same, "rungs": rungs}
+    emit("ladder", document, show, json=json)
+
+
+def _show_rungs(rungs: list[Rung]) -> None:
+    print_wrapped(
+        "EX by official@1 over the same questions; in brackets the episodes that opened every gold "
+        "table"
+    )
+    print_table(
+        ("view", "tables", "EX", "95 %", "strict@1", "n", "unscored", "opened"),
+        [
+            (
+                rung.name,
+                f"{rung.tables:.1f}",
+                percent(rung.official.value),
+                interval(rung.official.low, rung.official.high),
+                percent(rung.strict.value),
+                rung.official.total,
+                rung.unscored,
+                f"[{percent(rung.coverage)}]",
+            )
+            for rung in rungs
+        ],
+        right=range(1, 8),
+    )
+
+
+def _write_ladder_page(path: Path, folder: Path, rungs: list[Rung]) -> None:
+    from envbuild.evaluate.page import render_page
+    from envbuild.evaluate.scores import score_all
+    from envbuild.io.files import write_text
+    from envbuild.records.evaluation import Evaluation
+    from envbuild.sql.connect import VERSIONS
+
+    evaluation = Evaluation(
+        name=f"Ladder: {folder.resolve().name}",
+        questions=rungs[-1].official.total,
+        said="the same questions over three sizes of database",
+        official_name="official@1",
+        scores=(score_all([]),),
+        ladder=tuple(rungs),
+        versions=VERSIONS,
+    )
+    write_text(path, render_page(evaluation, [], groups={}))

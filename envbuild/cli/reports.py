@@ -1,0 +1,313 @@
+"""Commands that report: evaluate, compare, card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from envbuild.cli.options import (
+    HtmlOption,
+    JsonOption,
+    RerunGoldsOption,
+    SeedOption,
+    file_option,
+    folder_option,
+)
+from envbuild.cli.output import (
+    emit,
+    end,
+    interval,
+    percent,
+    print_table,
+    print_wrapped,
+    say,
+    warn,
+)
+from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from envbuild.cards.refresh import Refreshed
+    from envbuild.records.evaluation import Behaviour, Comparison, Evaluation
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (evaluate, compare, card):
+        app.command()(command)
+
+
+def evaluate(
+    source: Annotated[
+        Path,
+        Argument(help="An episodes folder; with --predictions, the benchmark's own folder."),
+    ],
+    predictions: Annotated[
+        Path | None, Option(help="BIRD JSON, one SQL a line, or JSON lines.")
+    ] = None,
+    benchmark: Annotated[
+        str | None,
+        Option(help="bird, spider or spider-testsuite; default: that of the folder's layout."),
+    ] = None,
+    keys: Annotated[str, Option(help="BIRD files: auto, id or position.")] = "auto",
+    manifest: Annotated[
+        Path | None, Option(help="Of the episodes; default: the one they were made with.")
+    ] = None,
+    rows: Annotated[
+        int | None, Option(min=1, help="A seeded sample of this many; default: every one.")
+    ] = None,
+    _every: Annotated[bool, Option("--all", hidden=True, help="The default.")] = False,
+    rerun_golds: RerunGoldsOption = False,
+    seed: SeedOption = 0,
+    out: Annotated[Path | None, folder_option("Folder for evaluation.parquet and .json.")] = None,
+    html: HtmlOption = None,
+    metrics: Annotated[Path | None, file_option("A JSON line a metric.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """EX official and strict with intervals, behaviour, and where the rules disagree.
+
+    With --predictions there is no manifest: every gold is run.
+
+    Examples: envbuild evaluate episodes/ --html page.html;
+    envbuild evaluate --predictions dev.json --benchmark bird bird/dev/
+    """
+    import msgspec
+
+    from envbuild.evaluate.page import render_page
+    from envbuild.evaluate.report import chart_groups, iter_metrics, write_evaluation
+    from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
+    from envbuild.io.files import write_bytes, write_text
+
+    if predictions is not None:
+        run = evaluate_predictions(
+            source, predictions, benchmark=benchmark, keys=keys, rows=rows, seed=seed
+        )
+        folder = out
+    else:
+        run = evaluate_episodes(
+            source, manifest=manifest, rows=rows, seed=seed, rerun_golds=rerun_golds
+        )
+        folder = out or source
+    found = run.evaluation
+    for sentence in run.warnings:
+        warn(sentence)
+    if folder is not None:
+        write_evaluation(folder, found, run.verdicts, run.literals)
+    if html is not None:
+        groups = chart_groups(run.verdicts)
+        write_text(html, render_page(found, run.verdicts, run.episodes, groups=groups))
+        warn(f"wrote {html}")
+    if metrics is not None:
+        lines = (msgspec.json.encode(metric) + b"\n" for metric in iter_metrics(found))
+        write_bytes(metrics, b"".join(lines))
+    emit("evaluate", {"evaluation": found}, lambda: _show_evaluation(found), json=json)
+    end(findings=found.scores[0].unscored)
+
+
+def _show_evaluation(evaluation: Evaluation) -> None:
+    print_wrapped(f"{evaluation.name}: {evaluation.said}; EX by {evaluation.official_name}")
+    hidden = evaluation.scores[0].hidden
+    print_table(
+        ("group", "EX", "95 %", "strict@1", "n", "unscored")
+        + (("hidden@1",) if hidden is not None else ()),
+        list(_score_rows(evaluation)),
+        right=range(1, 7),
+    )
+    if hidden is not None:
+        ends = interval(hidden.low, hidden.high) if hidden.total else "-"
+        say(
+            f"hidden@1: {percent(hidden.value)} of {hidden.total} ({ends}) are equal on "
+            "generated rows too;\n          a failure there does not make a query wrong"
+        )
+    if evaluation.rules:
+        scored = evaluation.scores[0].official.total
+        print_table(
+            ("rule", "equal", "share"),
+            [(k, v, percent(v / scored if scored else None)) for k, v in evaluation.rules.items()],
+            right=(1, 2),
+        )
+        print_table(
+            ("rule", *(f"not {name.partition('@')[0]}" for name in evaluation.rules)),
+            [
+                (one.partition("@")[0], *(others.get(other, "-") for other in evaluation.rules))
+                for one, others in evaluation.disagreements.items()
+            ],
+            title="Answers that the row's rule calls equal and the column's does not:",
+            right=range(1, 1 + len(evaluation.rules)),
+        )
+    if (acted := evaluation.behaviour) is not None:
+        _show_behaviour(acted)
+    if evaluation.literals:
+        rows = [
+            (k.replace("_", " "), v if isinstance(v, int) else percent(v))
+            for k, v in evaluation.literals.items()
+        ]
+        print_table(("literals the gold depends on", "value"), rows, right=(1,))
+
+
+def _score_rows(evaluation: Evaluation) -> Iterator[tuple[object, ...]]:
+    """A row a score, each kind of group under a row with its name."""
+    hidden, by = evaluation.scores[0].hidden is not None, ""
+    for score in evaluation.scores:
+        if score.by != by:
+            by = score.by
+            yield (f"by {by}", *[""] * (5 + hidden))
+        official = score.official
+        yield (
+            f"  {score.name}" if by else score.name,
+            percent(official.value),
+            interval(official.low, official.high) if official.total else "-",
+            percent(score.strict.value),
+            official.total,
+            score.unscored,
+            *([percent(score.hidden.value) if score.hidden else "-"] if hidden else ()),
+        )
+
+
+def _show_behaviour(acted: Behaviour) -> None:
+    shares = (
+        ("submitted", "submit_rate"),
+        ("SQL that executes", "executable_sql"),
+        ("identical repeats among calls", "wasted_calls"),
+        ("truncated completions", "truncated"),
+        ("fell back to the last working query", "fallback_rate"),
+        ("opened every gold table", "opened_all_gold_tables"),
+    )
+    rows: list[tuple[object, ...]] = []
+    for said, field in shares:
+        ends = acted.intervals.get(field)
+        rows.append((said, percent(getattr(acted, field)), interval(*ends) if ends else "-"))
+    rows += [
+        ("turns an episode", f"{acted.mean_turns:.2f}", ""),
+        ("tool calls an episode", f"{acted.mean_tool_calls:.2f}", ""),
+        *((f"ended by {k}", v, "") for k, v in acted.ended_by.items()),
+    ]
+    print_table(("behaviour", "value", "95 %"), rows, right=(1, 2))
+
+
+def compare(
+    sides: Annotated[
+        list[str],
+        Argument(
+            metavar="EVALUATION",
+            help="Two or more folders that `envbuild evaluate` wrote into; several seeds as A1,A2.",
+        ),
+    ],
+    rule: Annotated[str, Option(help="official, strict or hidden.")] = "official",
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Paired statistics on the questions two policies share, corrected over all pairs.
+
+    Example: envbuild compare base/ tuned/
+    """
+    from envbuild.evaluate.compare import compare_all, read_sides, side_noise
+
+    read = read_sides(sides, rule=rule)
+    found = compare_all(read, seed=seed)
+    noise = {side.name: floor for side in read if (floor := side_noise(side))}
+
+    def show() -> None:
+        (judged,) = read[0].rules  # one: sides of several are refused
+        score = "EX" if rule == "official" else judged
+        family = f"{len(found)} comparison{'s' if len(found) > 1 else ''} in this family"
+        for c in found:
+            title = f"{c.first} against {c.second} by {judged} ({family})"
+            print_table(("", "value"), _comparison_rows(c, score), title=title, right=(1,))
+        for name, floor in noise.items():
+            say(
+                f"{name}: {floor.runs} runs flip {floor.flipped:.1%} of {floor.questions} "
+                f"questions; a delta below {floor.difference:.3f} is within test-retest noise"
+            )
+
+    emit("compare", {"rule": rule, "comparisons": found, "noise": noise}, show, json=json)
+
+
+def _comparison_rows(c: Comparison, score: str) -> list[tuple[str, str]]:
+    detectable = "-" if c.detectable is None else f"{c.detectable:.3f}"
+    clustered = f"{c.clustered_low:+.3f} to {c.clustered_high:+.3f}"
+    return [
+        ("questions both scored (left out)", f"{c.questions} ({c.left_out})"),
+        (f"{score} of {c.first}", f"{c.first_score:.3f}"),
+        (f"{score} of {c.second}", f"{c.second_score:.3f}"),
+        ("delta", f"{c.delta:+.3f}"),
+        ("only the first / only the second right", f"{c.only_first} / {c.only_second}"),
+        (f"p ({c.test})", _p(c.p)),
+        ("p after Holm / Benjamini-Hochberg", f"{_p(c.holm)} / {_p(c.benjamini_hochberg)}"),
+        ("bootstrap 95 % of delta, questions", f"{c.low:+.3f} to {c.high:+.3f}"),
+        ("bootstrap 95 % of delta, databases", clustered),
+        ("smallest delta found with power 0.8", detectable),
+    ]
+
+
+def _p(value: float) -> str:
+    return "<0.0001" if value < 0.00005 else f"{value:.4f}"
+
+
+def card(
+    files: Annotated[list[Path], Argument(metavar="FILE", help="Data cards, Markdown.")],
+    corpus: Annotated[
+        Path | None,
+        Option(help="The corpus; default: the front matter's envbuild_corpus."),
+    ] = None,
+    check: Annotated[bool, Option("--check", help="Only look: exit 1 when stale.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Refreshes a data card's generated blocks; the prose around them stays.
+
+    Blocks about a corpus need one: --corpus, or envbuild_corpus in the card's front matter;
+    without it they are left as they are, and named. A card that --check can compare with nothing
+    is refused, and so is a corpus of another reader than the front matter's envbuild_reader.
+
+    Example: envbuild card data_cards/synsql.md --corpus corpus/synsql --check
+    """
+    from envbuild.cards.refresh import card_corpus, refresh_card
+    from envbuild.io.files import write_text
+
+    done: list[tuple[Path, Refreshed]] = []
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError as e:
+            raise UsageError(f"cannot read {file}: {e.strerror}") from e
+        except UnicodeDecodeError as e:
+            raise UsageError(f"cannot read {file}: it is not UTF-8 text") from e
+        try:
+            refreshed = refresh_card(text, card_corpus(text, file, corpus))
+        except (ConfigurationError, UnknownNameError) as e:
+            raise ConfigurationError(f"{file}: {e}") from e
+        if check and refreshed.unchecked and not (refreshed.fresh or refreshed.stale):
+            raise UsageError(
+                f"{file}: all its blocks ({', '.join(refreshed.unchecked)}) are about a corpus, "
+                "and there is none to check them against: name it with --corpus"
+            )
+        if refreshed.stale and not check:
+            write_text(file, refreshed.text)
+        done.append((file, refreshed))
+
+    def show() -> None:
+        for file, refreshed in done:
+            say(f"{file}: {_card_said(refreshed, check=check)}")
+
+    cards = [
+        {"card": str(f), "stale": r.stale, "fresh": r.fresh, "unchecked": r.unchecked}
+        for f, r in done
+    ]
+    emit("card", {"checked_only": check, "cards": cards}, show, json=json)
+    end(findings=check and any(refreshed.stale for _, refreshed in done))
+
+
+def _card_said(refreshed: Refreshed, *, check: bool) -> str:
+    """What became of the card; block by block where some need a corpus that is not there."""
+    changed = f"{'stale' if check else 'refreshed'}: {', '.join(refreshed.stale)}"
+    if not refreshed.unchecked:
+        return changed if refreshed.stale else "fresh"
+    said = [changed] if refreshed.stale else []
+    if refreshed.fresh:
+        said.append(f"fresh: {', '.join(refreshed.fresh)}")
+    left = f"not {'checked' if check else 'refreshed'} without a corpus"
+    return "; ".join((*said, f"{left}: {', '.join(refreshed.unchecked)}"))

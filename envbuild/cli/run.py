@@ -1,0 +1,248 @@
+"""Commands over several stages: run, demo."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from typer import Argument, Option
+
+from envbuild.cli.data import materialize
+from envbuild.cli.options import (
+    EngineOption,
+    JsonOption,
+    QuietOption,
+    WorkersOption,
+    command_line,
+    folder_option,
+)
+from envbuild.cli.output import FINDINGS, OK, emit, end, say, warn
+from envbuild.cli.preflight import preflight, print_rows
+from envbuild.cli.questions import buckets, manifest, pool, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from envbuild.pipeline.plan import PlannedStage
+
+COMMANDS = {
+    command.__name__: command for command in (materialize, preflight, buckets, manifest, pool)
+}
+"""The stages; each is called in this process."""
+
+
+class EndedStage(NamedTuple):
+    """One stage of a run."""
+
+    name: str
+    command: list[str]
+    done: bool
+    """An earlier run had ended it, over the same inputs; it was not run again."""
+    exit_code: int | None
+    """None: not run, in a dry run."""
+    resumed: bool = False
+    """An earlier run had ended it; it is asked again, and builds only what its sources changed."""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(run)
+    app.command()(demo)
+
+
+def run(
+    pipeline: Annotated[Path, Argument(help="A pipeline file, such as pipelines/*.toml.")],
+    until: Annotated[
+        str, Option(help="Last stage: materialize, preflight, buckets, manifest.")
+    ] = "pool",
+    out: Annotated[
+        Path | None,
+        folder_option("Work folder; default: ./envbuild-NAME, where the command is run."),
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show the commands and which are done.")
+    ] = False,
+    strict: Annotated[
+        bool, Option("--strict", help="Stop at the first stage that ends with 1.")
+    ] = False,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """All stages of a pipeline, each resumed or skipped where it is done.
+
+    Paths in the file count from the file's own folder; what is built goes to --out.
+    Goes on past findings unless --strict. --workers goes before the file's own number; another
+    number or engine makes no stage run again. Exit 1: some stage ended with 1.
+
+    Example: envbuild run pipelines/demo.toml --dry-run
+    """
+    from envbuild.io.files import check_folder
+    from envbuild.pipeline.config import read_pipeline, resolve_paths
+    from envbuild.pipeline.plan import is_done, is_resumed, plan_stages, read_progress
+
+    declared = read_pipeline(pipeline)
+    folder = out or Path(f"envbuild-{declared.name}")
+    check_folder(folder)
+    resolved = resolve_paths(declared, beside=pipeline.parent, out=folder)
+    stages = plan_stages(
+        resolved, out=folder, until=until, workers=workers, engine=engine, quiet=quiet
+    )
+    if dry_run:
+        progress = read_progress(folder)
+        ended = [
+            EndedStage(
+                stage.name,
+                command_line(COMMANDS[stage.name], stage.arguments),
+                is_done(stage, progress, folder),
+                None,
+                is_resumed(stage, progress),
+            )
+            for stage in stages
+        ]
+    else:  # with --json stdout is the one document, so what the stages say goes beside it
+        with redirect_stdout(sys.stderr) if json else nullcontext():
+            ended = run_stages(stages, out=folder, strict=strict)
+    document = {
+        "out": str(folder),
+        "dry_run": dry_run,
+        "stages": [stage._asdict() for stage in ended],
+    }
+    emit("run", document, lambda: _show_planned(ended) if dry_run else None, json=json)
+    failed = [stage.name for stage in ended if stage.exit_code]
+    if failed:
+        warn(f"ended with 1: {', '.join(failed)}")
+    end(findings=failed)
+
+
+def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[EndedStage]:
+    """Runs the stages in order and says how each ended; a done stage is skipped.
+
+    What a stage raises ends the run; the stages before it stay done.
+    """
+    import shlex
+
+    from envbuild.pipeline.config import demo_sources
+    from envbuild.pipeline.plan import is_done, is_own_manifest, keep_done, read_progress
+    from envbuild.sql.connect import VERSIONS
+
+    progress = read_progress(out)
+    ended: list[EndedStage] = []
+    for stage in stages:
+        command, arguments = COMMANDS[stage.name], stage.arguments
+        done = is_done(stage, progress, out)
+        if done:
+            code = progress[stage.name].exit_code
+            warn(f"{stage.name}: done before, exit {code}")
+        else:
+            sources = demo_sources(out)
+            if any(Path(path).parent == sources for path in arguments.get("source", ())):
+                from envbuild.corpora.synthetic.shapes import write_demo_sources
+
+                write_demo_sources(sources)
+            if stage.name == "manifest" and is_own_manifest(progress, out):
+                arguments = {**arguments, "replace": True}
+            warn(f"$ envbuild {shlex.join(command_line(command, arguments))}")
+            code = _exit_code(command, **arguments)
+            keep_done(out, progress, stage, code, VERSIONS)
+        ended.append(EndedStage(stage.name, command_line(command, stage.arguments), done, code))
+        if strict and code:
+            warn(f"{stage.name} ended with {code}: stopped, as --strict asks")
+            break
+    return ended
+
+
+def _exit_code(command: Callable[..., None], **arguments: object) -> int:
+    """The exit code, 0 or 1, of one command; any other ends the run with it."""
+    try:
+        command(**arguments)
+    except typer.Exit as e:
+        if e.exit_code not in (OK, FINDINGS):
+            raise
+        return e.exit_code
+    return OK
+
+
+def _show_planned(planned: list[EndedStage]) -> None:
+    import shlex
+
+    for stage in planned:
+        mark = "done" if stage.done else "check" if stage.resumed else "to do"
+        say(f"{mark:<6} envbuild {shlex.join(stage.command)}")
+    if any(stage.resumed for stage in planned):
+        warn("check: ended before; asked again, it builds only what has changed in its sources")
+
+
+def demo(
+    out: Annotated[Path, folder_option("Work folder; an earlier demo there is resumed.")] = Path(
+        "envbuild-demo"
+    ),
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """The whole chain, offline, in seconds: three small corpora become a question pool.
+
+    The corpora are written in the three published layouts, with the flaws that real ones have:
+    what preflight finds in them is expected. Exit 1 only where a stage could not run.
+
+    Example: envbuild demo --out /tmp/demo
+    """
+    import io
+
+    from envbuild.corpora.folder import open_corpora
+    from envbuild.manifest.read import open_manifest
+    from envbuild.pipeline.config import (
+        DEMO,
+        FORMAT,
+        BucketsOptions,
+        Pipeline,
+        PreflightSection,
+        SourceSection,
+        resolve_paths,
+    )
+    from envbuild.pipeline.plan import plan_stages
+    from envbuild.preflight.measure import measure_corpora
+    from envbuild.preflight.thresholds import read_thresholds
+
+    pipeline = Pipeline(
+        format=FORMAT,
+        name="demo",
+        source=SourceSection(paths=(DEMO,)),
+        preflight=PreflightSection(signal="200"),
+        workers=1,  # three small corpora are done before a second process has started
+    )
+    pipeline = resolve_paths(pipeline, beside=Path(), out=out)
+    ended: list[EndedStage] = []
+    stages = plan_stages(pipeline, out=out, until="manifest")
+    for place, stage in enumerate(stages):
+        if not quiet:
+            warn(f"{place + 1}/{len(stages)} {stage.name}")
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            ended += run_stages([stage], out=out, strict=False)
+    corpus, pool_folder = out / "corpus", out / "manifest"
+    measured = measure_corpora(open_corpora(corpus), read_thresholds(None))
+
+    def show() -> None:
+        print_rows([(m.folder.name, m.statistics) for m in measured])
+        say("\nBuckets of the first corpus, by masked length of the gold SQL")
+        first = corpus / measured[0].folder.name
+        _exit_code(buckets, corpus=first, settings=BucketsOptions(shares=(0.20, 0.25, 0.55)))
+        say("One sampled schema")
+        _exit_code(sample, corpus=corpus / "demo_sqale", limit=1, tables="6")
+        say(f"The question pool:  {pool_folder / 'manifest.parquet'}")
+        say(f"What is wrong:      {out / 'preflight.html'}")
+        say(f"Try it yourself:    envbuild play {pool_folder}")
+
+    document = {
+        "out": str(out),
+        "stages": [stage._asdict() for stage in ended],
+        "rows_per_table": {m.folder.name: m.statistics for m in measured},
+        "manifest": str(pool_folder),
+        "rows": len(open_manifest(pool_folder).row_ids),
+        "preflight": str(out / "preflight.html"),
+    }
+    emit("demo", document, show, json=json)
