@@ -104,14 +104,14 @@ def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path: Pat
         "from tests.io.test_episodes import episode, CONFIGURATION;"
         "from envbuild.io.episodes import EpisodeJournal;"
         f"j = EpisodeJournal(Path({str(tmp_path)!r}), configuration=CONFIGURATION);"
-        "j.add(episode('a/0')); child = os.fork();"
-        "j.close() if not child else None; print(child or 'closed', flush=True); time.sleep(999)"
+        "j.add(episode('a/0')); closed, told = os.pipe(); child = os.fork();"
+        "child or (j.close(), os.write(told, b'.'), time.sleep(999));"
+        "os.read(closed, 1); print(child, flush=True); time.sleep(999)"
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        said = {parent.stdout.readline().strip() for _ in range(2)}  # the child has closed its own
-        (child,) = (int(one) for one in said if one != "closed")
+        child = int(parent.stdout.readline())  # which has closed its own by now
         try:
             with pytest.raises(OutputError, match="another run"):
                 EpisodeJournal(tmp_path, configuration=CONFIGURATION)
