@@ -1,4 +1,4 @@
-"""The form of a case: values, statuses, and checks by key; a key that nobody knows fails the case.
+"""The form of a case: values, statuses, and a method for every key; a key nobody knows fails it.
 
 A line is `{id, capability, input, expected, …}` (CONTRACT 12). Rows are lists, blobs are
 `{"$hex": "ff"}`, infinities `{"$float": "inf"}`; 1 and 1.0 are different values. A key that ends in
@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,9 +22,8 @@ KILL_LIMITS = ("max_wall_s", "max_total_s")
 """Seconds that no check looks at: at ten times as many the case is broken off."""
 FAILED = ("error", "denied", "invalid")
 """A status `error` in a case accepts the other two as well."""
-
-Check = Callable[[Any, Any], None]
-"""(what the run came to, the expected value); fails by assertion."""
+Check = Callable[[Any], None]
+"""Takes the expected value; fails by assertion."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,56 +43,75 @@ class Case:
         return 10.0 * sum(map(float, named)) or 300.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checks:
-    """What one capability knows: keys of `input`, and how each key of `expected` is checked."""
+class Keys:
+    """Methods by the key they check.
 
-    inputs: str
-    """Names, a blank between them."""
-    by_key: Mapping[str, Check]
-    by_pattern: Mapping[str, Callable[[Any, Any, re.Match[str]], None]] = field(
-        default_factory=dict
-    )
-    """Keys that hold a number or a name, e.g. `turn2`, by regular expression."""
+    `found_KEY()` gives what the case's value is compared with; `check_KEY(expected)` compares
+    itself. `patterns` has keys that hold a number or a name, by regular expression: the method's
+    first argument is the match.
+    """
 
-    def refuse_unknown(self, case: Case) -> None:
-        """Fails the case for keys that nobody here knows."""
-        unknown = [key for key in case.input if key not in self.inputs.split() and not is_note(key)]
-        assert not unknown, f"unknown keys of input: {unknown}"
-        self.refuse_unknown_expected(case.expected)
+    patterns: ClassVar[dict[str, str]] = {}
 
-    def refuse_unknown_expected(self, expected: Mapping[str, Any]) -> None:
-        """The same for what is expected, of the case or of one of its steps."""
-        unknown = [key for key in expected if self._find(key) is None]
+    def check(self, expected: Mapping[str, Any]) -> None:
+        """Runs the check of every expected key."""
+        self.refuse_unknown(expected)
+        for key, value in expected.items():
+            check = self.find(key)
+            assert check is not None
+            check(value)
+
+    def refuse_unknown(self, expected: Mapping[str, Any]) -> None:
+        """Fails for keys that nobody here knows."""
+        unknown = [key for key in expected if self.find(key) is None]
         assert not unknown, f"unknown keys of expected: {unknown}"
 
-    def check(self, outcome: Any, expected: Mapping[str, Any]) -> None:
-        """Runs the check of every expected key."""
-        self.refuse_unknown_expected(expected)
-        for key, value in expected.items():
-            check = self._find(key)
-            assert check is not None
-            check(outcome, value)
-
-    def _find(self, key: str) -> Check | None:
+    def find(self, key: str) -> Check | None:
+        """The check of a key."""
         if is_note(key) or key in KILL_LIMITS:
-            return lambda outcome, value: None
-        if key in self.by_key:
-            return self.by_key[key]
-        for pattern, check in self.by_pattern.items():
+            return lambda expected: None
+        if check := getattr(self, f"check_{key}", None):
+            return check  # type: ignore[no-any-return]
+        if found := getattr(self, f"found_{key}", None):
+            return lambda expected: same(found(), expected)
+        for pattern, name in self.patterns.items():
             if match := re.fullmatch(pattern, key):
-                return lambda outcome, value, check=check, match=match: check(outcome, value, match)
-        if key.endswith(ONE_OF) and (base := self._find(key.removesuffix(ONE_OF))):
-            return lambda outcome, value: check_any(base, outcome, value)
+                return partial(getattr(self, name), match)
+        if key.endswith(ONE_OF) and (base := self.find(key.removesuffix(ONE_OF))):
+            return partial(check_any, base)
         return None
 
 
-def check_any(check: Check, outcome: Any, alternatives: Iterable[Any]) -> None:
+class Capability(Keys):
+    """What a case of one capability may hold, and what is done with it.
+
+    The subclass's docstring says what `run` makes of the input; it ends with `check`.
+    """
+
+    inputs: ClassVar[str] = ""
+    """Keys of `input`, a blank between them."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case, self.given, self.folder = case, case.input, folder
+
+    def run(self) -> None:
+        """Does what the input says, and checks what is expected."""
+        raise NotImplementedError
+
+    def refuse_unknown_keys(self) -> None:
+        """Fails the case for keys of its input, or of what it expects, that nobody here knows."""
+        known = self.inputs.split()
+        unknown = [key for key in self.given if key not in known and not is_note(key)]
+        assert not unknown, f"unknown keys of input: {unknown}"
+        self.refuse_unknown(self.case.expected)
+
+
+def check_any(check: Check, alternatives: Iterable[Any]) -> None:
     """Passes where the check passes for one of the alternatives."""
     failures = []
     for alternative in alternatives:
         try:
-            return check(outcome, alternative)
+            return check(alternative)
         except AssertionError as e:
             failures.append(str(e))
     pytest.fail("none of the alternatives holds:\n" + "\n".join(failures))
@@ -105,19 +124,16 @@ def is_note(key: str) -> bool:
 
 def read_cases(path: Path) -> list[Case]:
     """Every case of a JSON-lines file."""
-    cases = []
-    for line in path.read_text(encoding="utf-8-sig").splitlines():
-        if line.strip():
-            record = json.loads(line)
-            cases.append(
-                Case(
-                    id=str(record["id"]),
-                    capability=record["capability"],
-                    input=record.get("input") or {},
-                    expected=record.get("expected") or {},
-                )
-            )
-    return cases
+    records = map(json.loads, filter(str.strip, path.read_text("utf-8-sig").splitlines()))
+    return [
+        Case(
+            id=str(record["id"]),
+            capability=record["capability"],
+            input=record.get("input") or {},
+            expected=record.get("expected") or {},
+        )
+        for record in records
+    ]
 
 
 def value_of(value: Any) -> Any:
@@ -171,12 +187,12 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def for_each(value: Any, count: int) -> list[Any]:
-    """An expectation for each of `count`: a list, or one value that holds for all."""
-    if isinstance(value, list):
-        assert len(value) == count, f"{count} results, {len(value)} expected"
-        return value
-    return [value] * count
+def each(check: Callable[[Any, Any], None], parts: Sequence[Any], expected: Any) -> None:
+    """The check of every part: a value for each, or one for all."""
+    wanted = expected if isinstance(expected, list) else [expected] * len(parts)
+    assert len(wanted) == len(parts), f"{len(parts)} results, {len(wanted)} expected"
+    for part, value in zip(parts, wanted, strict=True):
+        check(part, value)
 
 
 def plain(text: str) -> str:
@@ -189,72 +205,37 @@ def says(text: str, wanted: str) -> bool:
     return wanted.lower() in text.lower() or plain(wanted) in plain(text)
 
 
+def same(found: Any, expected: Any) -> None:
+    """Equal."""
+    assert found == expected, f"{found!r}, expected {expected!r}"
+
+
 def same_number(found: float | None, expected: float | None) -> None:
-    """`close`, as a check."""
+    """Equal up to the last digits; None only to None."""
     assert close(found, expected), f"{found}, expected {expected}"
 
 
 def close(found: float | None, expected: float | None) -> bool:
-    """Equal up to the last digits; None only to None."""
+    """`same_number`, as a question."""
     if found is None or expected is None:
         return found is expected
     return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def equals(measure: Callable[[Any], Any]) -> Check:
-    """A check that what is measured of the outcome is what the case expects."""
-
-    def check(outcome: Any, expected: Any) -> None:
-        found = measure(outcome)
-        assert found == expected, f"{found!r}, expected {expected!r}"
-
-    return check
+def at_most(found: float | None, bound: float) -> None:
+    """What is measured does not exceed the bound."""
+    assert found is not None
+    assert found <= bound + 1e-9, f"{found}, at most {bound}"
 
 
-def in_any_order(measure: Callable[[Any], Iterable[Any]]) -> Check:
-    """The same of a list whose order says nothing."""
-    return lambda outcome, expected: equals(lambda o: sorted(measure(o)))(outcome, sorted(expected))
+def contains(texts: Any, expected: Any, *, exactly: bool = False) -> None:
+    """The text, or one of several, says every expected one."""
+    for wanted in map(str, as_list(expected)):
+        found = [t for t in as_list(texts) if (wanted in t if exactly else says(t, wanted))]
+        assert found, f"{wanted!r} is not in {texts!r}"
 
 
-def at_most(measure: Callable[[Any], float]) -> Check:
-    """A check that what is measured does not exceed the expected bound."""
-
-    def check(outcome: Any, expected: float) -> None:
-        found = measure(outcome)
-        assert found is not None
-        assert found <= expected + 1e-9, f"{found}, at most {expected}"
-
-    return check
-
-
-def contains(measure: Callable[[Any], Any], *, exactly: bool = False) -> Check:
-    """A check that the measured text, or one of several, says every expected one."""
-
-    def check(outcome: Any, expected: Any) -> None:
-        texts = as_list(measure(outcome))
-        for wanted in map(str, as_list(expected)):
-            found = [text for text in texts if (wanted in text if exactly else says(text, wanted))]
-            assert found, f"{wanted!r} is not in {texts!r}"
-
-    return check
-
-
-def lacks(measure: Callable[[Any], Any]) -> Check:
-    """A check that the measured text, or any of several, holds none of the expected ones."""
-
-    def check(outcome: Any, expected: Any) -> None:
-        for text in as_list(measure(outcome)):
-            assert not [one for one in as_list(expected) if one in text], text
-
-    return check
-
-
-def each(check: Check, parts: Callable[[Any], Sequence[Any]]) -> Check:
-    """The check of every part of the outcome: a value for each, or one for all."""
-
-    def checked(outcome: Any, expected: Any) -> None:
-        found = parts(outcome)
-        for part, wanted in zip(found, for_each(expected, len(found)), strict=True):
-            check(part, wanted)
-
-    return checked
+def lacks(texts: Any, expected: Any) -> None:
+    """The text, or any of several, holds none of the expected ones."""
+    for text in as_list(texts):
+        assert not [one for one in as_list(expected) if one in text], text

@@ -1,6 +1,5 @@
 """Every case of `cases.jsonl` and `own.jsonl`, or of the file that $ENVBUILD_CASES names."""
 
-import importlib
 import os
 import signal
 from collections.abc import Iterator
@@ -9,23 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.form import Case, read_cases
+from tests.cases.agent_cases import Protocol, Trainers
+from tests.cases.corpus_cases import Graph, Materialize, Preflight
+from tests.cases.form import Capability, Case, read_cases
+from tests.cases.manifest_cases import CommandLine, Manifest
+from tests.cases.sql_cases import Execution, GoldTablesOfQuery, Mask, Reward
 
 HERE = Path(__file__).parent
-CAPABILITIES = {
-    "materialize": "run_materialize",
-    "preflight": "run_preflight",
-    "mask+bucket": "run_mask",
-    "gold tables": "run_gold_tables",
-    "FK graph+sampler": "run_graph",
-    "tool protocol": "run_protocol",
-    "exec+timeout": "run_exec",
-    "compare+reward": "run_reward",
-    "manifest": "run_manifest",
-    "trainer adapters": "run_trainers",
-    "CLI": "run_cli",
+CAPABILITIES: dict[str, type[Capability]] = {
+    "materialize": Materialize,
+    "preflight": Preflight,
+    "mask+bucket": Mask,
+    "gold tables": GoldTablesOfQuery,
+    "FK graph+sampler": Graph,
+    "tool protocol": Protocol,
+    "exec+timeout": Execution,
+    "compare+reward": Reward,
+    "manifest": Manifest,
+    "trainer adapters": Trainers,
+    "CLI": CommandLine,
 }
-"""Capability -> the module that runs its cases."""
 
 
 def _files() -> list[Path]:
@@ -39,14 +41,19 @@ CASES = [case for file in _files() for case in read_cases(file)]
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_case(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the package makes of the input is what the case expects."""
-    assert case.capability in CAPABILITIES, f"unknown capability {case.capability!r}"
-    module = importlib.import_module(f"tests.cases.{CAPABILITIES[case.capability]}")
-    module.CHECKS.refuse_unknown(case)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "case"
     folder.mkdir()
     with broken_off_after(case.seconds):
-        module.run(case, folder)
+        run(case, folder)
+
+
+def run(case: Case, folder: Path) -> None:
+    """Runs one case in an empty folder."""
+    assert case.capability in CAPABILITIES, f"unknown capability {case.capability!r}"
+    capability = CAPABILITIES[case.capability](case, folder)
+    capability.refuse_unknown_keys()
+    capability.run()
 
 
 @contextmanager

@@ -1,15 +1,15 @@
 """The driver itself: a key that nobody knows fails its case, a wrong expectation too."""
 
 import copy
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.cases.form import ONE_OF, Case, assert_same_rows, is_note, read_cases
-from tests.cases.test_cases import CAPABILITIES, HERE, broken_off_after
+from tests.cases.test_cases import CAPABILITIES, HERE, broken_off_after, run
 
+CHECKS = re.compile("(?:check|found)_")
 OURS = [*read_cases(HERE / "cases.jsonl"), *read_cases(HERE / "own.jsonl")]
 
 
@@ -19,30 +19,29 @@ def test_ids_are_unique() -> None:
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-def test_every_key_is_used(capability: str) -> None:
+def test_every_key_is_used() -> None:
     """What the driver claims to know, some case shows."""
-    checks = importlib.import_module(f"tests.cases.{CAPABILITIES[capability]}").CHECKS
-    cases = [case for case in OURS if case.capability == capability]
-    inputs = {key for case in cases for key in case.input}
-    expected = {key for case in cases for key in case.expected}
-    bases = expected | {key.removesuffix(ONE_OF) for key in expected}
-    assert not set(checks.inputs.split()) - inputs
-    assert not set(checks.by_key) - bases
-    for pattern in checks.by_pattern:
-        assert any(re.fullmatch(pattern, key) for key in expected), pattern
+    for name, capability in CAPABILITIES.items():
+        cases = [case for case in OURS if case.capability == name]
+        assert not set(capability.inputs.split()) - {key for case in cases for key in case.input}
+        expected = {key.removesuffix(ONE_OF) for case in cases for key in case.expected}
+        expected |= {key for case in cases for key in case.expected}
+        known = {key.partition("_")[2] for key in vars(capability) if CHECKS.match(key)}
+        for pattern in capability.patterns:
+            assert any(re.fullmatch(pattern, key) for key in expected), pattern
+        assert not known - expected, name
 
 
-def test_an_unknown_key_fails() -> None:
-    """In the input, among what is expected, of a step and of a case's parts."""
+def test_an_unknown_key_fails(tmp_path: Path) -> None:
+    """In the input, and among what is expected."""
     for case in OURS[:3]:
-        checks = importlib.import_module(f"tests.cases.{CAPABILITIES[case.capability]}").CHECKS
-        checks.refuse_unknown(case)
+        capability = CAPABILITIES[case.capability]
+        capability(case, tmp_path).refuse_unknown_keys()
         for part in ("input", "expected"):
             changed = copy.deepcopy(case)
             getattr(changed, part)["no_such_key"] = 1
             with pytest.raises(AssertionError, match="no_such_key"):
-                checks.refuse_unknown(changed)
+                capability(changed, tmp_path).refuse_unknown_keys()
 
 
 @pytest.mark.parametrize(
@@ -67,9 +66,8 @@ def test_a_wrong_case_fails(
 ) -> None:
     """The checks can fail."""
     case = Case(id="wrong", capability=capability, input=input, expected=expected)
-    module = importlib.import_module(f"tests.cases.{CAPABILITIES[capability]}")
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        module.run(case, tmp_path)
+        run(case, tmp_path)
 
 
 def test_rows_are_compared_with_their_types() -> None:

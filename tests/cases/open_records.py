@@ -1,4 +1,4 @@
-"""Records of no fixed type as Parquet: what a script or a trainer logs, given back as it was.
+"""Records of no fixed type as Parquet, given back as they were.
 
 A column's type comes from all of its values: text, whole numbers, floats, truth values, lists of
 text, chat messages. Anything else (objects whose keys differ from row to row, nested rows, integers
@@ -68,31 +68,25 @@ def _field(name: str, values: Sequence[Any], known: pa.Schema | None) -> pa.Fiel
     return pa.field(name, pa.string(), metadata=_JSON_TEXT)
 
 
-def _is_text_list(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
-
-
-def _is_messages(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
-        isinstance(one, Mapping)
-        and set(one) == {"role", "content"}
-        and all(isinstance(text, str) for text in one.values())
-        for one in value
-    )
-
-
-def _is_int(value: Any) -> bool:
-    return type(value) is int and -_LARGEST <= value < _LARGEST
+def _are(kind: type, values: Iterable[Any]) -> bool:
+    return all(type(value) is kind for value in values)
 
 
 _TYPES: tuple[tuple[Any, pa.DataType], ...] = (
-    (lambda value: isinstance(value, str), pa.string()),
-    (lambda value: isinstance(value, bool), pa.bool_()),
-    (_is_int, pa.int64()),
-    (lambda value: isinstance(value, float), pa.float64()),
-    (lambda value: isinstance(value, bytes), pa.binary()),
-    (_is_text_list, pa.list_(pa.string())),
-    (_is_messages, MESSAGES),
+    (lambda value: type(value) is str, pa.string()),
+    (lambda value: type(value) is bool, pa.bool_()),
+    (lambda value: type(value) is int and -_LARGEST <= value < _LARGEST, pa.int64()),
+    (lambda value: type(value) is float, pa.float64()),
+    (lambda value: type(value) is bytes, pa.binary()),
+    (lambda value: type(value) is list and _are(str, value), pa.list_(pa.string())),
+    (
+        lambda value: (
+            type(value) is list
+            and _are(dict, value)
+            and all(set(one) == {"role", "content"} and _are(str, one.values()) for one in value)
+        ),
+        MESSAGES,
+    ),
 )
 """The first that holds for every value of a column is its type."""
 
