@@ -36,13 +36,13 @@ from envbuild.records.episode import (
     EndedBy,
     Episode,
     EpisodeSettings,
+    RewardBreakdown,
+    RewardSettings,
     Task,
     TextRequest,
 )
-from envbuild.records.execution import Limits
+from envbuild.records.execution import Limits, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.records.reward import RewardBreakdown, RewardSettings
-from envbuild.records.verdict import Verdict
 from envbuild.reward.score import Variant, can_judge, score_answer, unscored_answer
 from envbuild.reward.tiers import settings_sha256
 from envbuild.signal.variants import VariantStore

@@ -7,7 +7,7 @@ import sys
 import apsw
 import pytest
 
-from envbuild.records.amplified import AmplifySettings, Gold
+from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.signal.amplify.database import Amplified, amplify_database
 from envbuild.sql.connect import open_image
 from tests.shared import shared_data

@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.corpora.folder import open_corpora
 from envbuild.io.parquet import read_records
-from envbuild.records.amplified import AddedRow, GoldState
+from envbuild.records.signal import AddedRow, GoldState
 from envbuild.sql.results import decode_rows
 from tests.test_amplify import GOLDS, SHOP
 

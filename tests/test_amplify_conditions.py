@@ -4,8 +4,8 @@ import apsw
 import pytest
 
 from envbuild.materialize.values import affinity_of
-from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.execution import Value
+from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.columns import Probe
 from envbuild.signal.amplify.database import Amplified, amplify_database

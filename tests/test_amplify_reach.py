@@ -9,8 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from envbuild.records.amplified import AmplifySettings, Gold
-from envbuild.records.signal import SignalScore
+from envbuild.records.signal import AmplifySettings, Gold, SignalScore
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image

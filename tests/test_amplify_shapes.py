@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.records.amplified import AmplifySettings, Gold
+from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.signal.amplify.database import Amplified, amplify_database
 from tests.test_amplify import query
 

@@ -5,8 +5,8 @@ from contextlib import closing
 import apsw
 import pytest
 
-from envbuild.records.amplified import AmplifySettings, Gold
 from envbuild.records.execution import QueryResult
+from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.amplify.guided import Watch

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.environment import Environment
+from envbuild.records.episode import RewardBreakdown
 from envbuild.records.manifest import ManifestRow
-from envbuild.records.reward import RewardBreakdown
 from envbuild.sql.connect import quote_name
 from envbuild.testing.policies import POLICIES, hacks, make_policy
 

@@ -12,8 +12,7 @@ import pytest
 
 from envbuild.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
-from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings
-from envbuild.records.reward import RewardSettings, Tier
+from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, RewardSettings, Tier
 from envbuild.reward import gold as reward_gold
 from envbuild.testing.policies import POLICIES, hacks, make_policy
 from envbuild.testing.tokenizer import ByteTokenizer

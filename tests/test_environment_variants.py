@@ -13,8 +13,7 @@ from envbuild.episode.text_episode import TextEpisode
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
-from envbuild.records.episode import EndedBy, Episode
-from envbuild.records.reward import RewardBreakdown
+from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
 from envbuild.signal.variants import make_variants
 from tests.manifest.test_build import SHOP
 from tests.small_corpus import write_corpus

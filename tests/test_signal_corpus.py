@@ -14,7 +14,7 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.seeds import derive_seed
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.corpus import DatabaseRow, Question
-from envbuild.records.finding import Severity
+from envbuild.records.preflight import Severity
 from envbuild.records.signal import CorpusSignal, SignalThresholds
 from envbuild.signal.corpus import score_corpus
 from envbuild.signal.cuts import cut_database

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import GoldError
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import draw_mutants
 from envbuild.sql.connect import open_private, open_read_only

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, make_mutants
 from envbuild.signal.score import score_question, try_mutants

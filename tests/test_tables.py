@@ -3,7 +3,7 @@
 import pytest
 
 from envbuild.cli.output import print_table, print_wrapped
-from envbuild.records.counted import counted
+from envbuild.records.corpus import counted
 
 
 def test_cells_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:

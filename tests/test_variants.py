@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
-from envbuild.records.variant import VariantBatch
+from envbuild.records.manifest import VariantBatch
 from envbuild.signal.variants import (
     COPIES,
     VariantStore,

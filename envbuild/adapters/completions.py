@@ -11,8 +11,7 @@ import msgspec
 
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import Rollouts, shared_rollouts
-from envbuild.records.episode import EndedBy, Episode
-from envbuild.records.reward import RewardBreakdown
+from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
 
 Completion = str | Sequence[Mapping[str, Any]]
 """Text, or chat messages whose assistant's last one is the answer."""

@@ -6,8 +6,7 @@ import msgspec
 
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.errors import ConfigurationError
-from envbuild.records.episode import Episode
-from envbuild.records.reward import RewardBreakdown
+from envbuild.records.episode import Episode, RewardBreakdown
 from envbuild.reward.group import has_zero_variance
 
 

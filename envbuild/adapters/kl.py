@@ -2,7 +2,7 @@
 
 import msgspec
 
-from envbuild.records.recipe import Recipe
+from envbuild.records.manifest import Recipe
 
 FACTOR = 1.5
 """Our choice, the cards are silent: β moves by this, and only where KL is off by more than it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.records.recipe import Recipe
+from envbuild.records.manifest import Recipe
 
 RATIO_LEVELS = ("token", "sequence")
 

@@ -29,9 +29,8 @@ from envbuild.io.files import sha256_file
 from envbuild.manifest.judging import refuse_other_engine
 from envbuild.manifest.layout import ROWS_FILE
 from envbuild.manifest.read import open_manifest
-from envbuild.records.episode import ChatFormat, Task
+from envbuild.records.episode import ChatFormat, RewardSettings, Task
 from envbuild.records.manifest import ManifestRow
-from envbuild.records.reward import RewardSettings
 from envbuild.reward.consensus import with_consensus
 from envbuild.reward.tiers import settings_sha256
 

@@ -15,8 +15,7 @@ from envbuild.io.sorting import count_values, iter_grouped
 from envbuild.preflight.measure import measure_corpus
 from envbuild.preflight.write import REPORT_FILE
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
-from envbuild.records.finding import Finding
-from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Thresholds
+from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Finding, Thresholds
 from envbuild.records.signal import SignalScore
 
 

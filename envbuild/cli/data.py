@@ -34,12 +34,12 @@ from envbuild.cli.output import (
     warn,
 )
 from envbuild.pipeline.config import MaterializeOptions
-from envbuild.records.counted import counted
+from envbuild.records.corpus import counted
 
 if TYPE_CHECKING:
     from envbuild.corpora.source import Source
     from envbuild.materialize.corpus import CorpusSummary
-    from envbuild.records.amplified import CorpusGrowth
+    from envbuild.records.signal import CorpusGrowth
 
 _SHOWN_REASONS, _SHOWN_GOLDS = 8, 10
 
@@ -267,7 +267,7 @@ def amplify(
     when a gold query still returns nothing.
     """
     from envbuild.corpora.folder import open_corpora
-    from envbuild.records.amplified import AmplifySettings
+    from envbuild.records.signal import AmplifySettings
     from envbuild.signal.amplify.corpus import amplify_corpus, parse_rows
 
     low, high = parse_rows(rows)
@@ -330,7 +330,7 @@ def _show_grown(grown: list[CorpusGrowth], empty: dict[str, list[str]]) -> None:
 def _empty_golds(growth: CorpusGrowth) -> list[str]:
     """`db_id/question_id` of every gold that still returns nothing."""
     from envbuild.io.parquet import iter_records
-    from envbuild.records.amplified import GoldState
+    from envbuild.records.signal import GoldState
 
     states = iter_records(Path(growth.root) / "amplified_golds.parquet", GoldState)
     return [f"{state.db_id}/{state.question_id}" for state in states if state.rows_after == 0]

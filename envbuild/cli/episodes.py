@@ -33,17 +33,15 @@ from envbuild.cli.options import (
 )
 from envbuild.cli.output import emit, end, print_table, progress, say, warn
 from envbuild.errors import UsageError
-from envbuild.records.counted import counted, printable
+from envbuild.records.corpus import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from envbuild.environment import Environment
     from envbuild.io.episodes import EpisodeJournal
-    from envbuild.records.episode import Episode, TextRequest
+    from envbuild.records.episode import Episode, RewardBreakdown, Sampling, TextRequest
     from envbuild.records.execution import QueryResult
-    from envbuild.records.reward import RewardBreakdown
-    from envbuild.records.rollout import Sampling
 
 
 def register(app: typer.Typer) -> None:
@@ -98,7 +96,7 @@ def rollout(
     import msgspec
 
     from envbuild.io.episodes import EpisodeJournal
-    from envbuild.records.rollout import EVALUATION_SAMPLING, Sampling
+    from envbuild.records.episode import EVALUATION_SAMPLING, Sampling
     from envbuild.rollout.client import CompletionsClient
     from envbuild.rollout.run import choose_rows
 
@@ -272,8 +270,7 @@ def score(
     from envbuild.environment import Environment
     from envbuild.evaluate.runs import manifest_of
     from envbuild.io.episodes import check_episodes, iter_episodes
-    from envbuild.records.episode import EpisodeSettings
-    from envbuild.records.reward import RewardSettings
+    from envbuild.records.episode import EpisodeSettings, RewardSettings
     from envbuild.rollout.score import recorded_settings, score_groups, write_rewards
     from envbuild.sql.verdicts import row_equality
 
@@ -310,7 +307,7 @@ def _show_scores(
 ) -> None:
     from collections import Counter
 
-    from envbuild.records.reward import Tier
+    from envbuild.records.episode import Tier
 
     lines = []
     for tier in Tier:
@@ -358,9 +355,8 @@ def view(
     from envbuild.io.files import write_text
     from envbuild.io.parquet import iter_records
     from envbuild.manifest.read import open_manifest
-    from envbuild.records.episode import EndedBy
-    from envbuild.records.reward import RewardBreakdown
-    from envbuild.records.verdict import Verdict
+    from envbuild.records.episode import EndedBy, RewardBreakdown
+    from envbuild.records.execution import Verdict
     from envbuild.rollout.page import render_episodes
     from envbuild.rollout.score import REWARDS_FILE
 

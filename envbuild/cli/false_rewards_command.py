@@ -13,7 +13,7 @@ from envbuild.cli.options import (
     WorkersOption,
 )
 from envbuild.cli.output import emit, progress, warn
-from envbuild.records.counted import counted
+from envbuild.records.corpus import counted
 
 if TYPE_CHECKING:
     from envbuild.records.false_rewards import FalseRewards, PolicyRow

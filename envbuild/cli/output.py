@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from envbuild.records.counted import printable
+from envbuild.records.corpus import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -27,9 +27,8 @@ from envbuild.cli.options import (
 from envbuild.cli.output import console, draws_blocks, emit, end, progress, warn
 from envbuild.errors import UsageError
 from envbuild.pipeline.config import PreflightOptions
-from envbuild.records.counted import counted
-from envbuild.records.finding import Severity
-from envbuild.records.preflight import BIN_EDGES, PUBLISHED_MEDIANS
+from envbuild.records.corpus import counted
+from envbuild.records.preflight import BIN_EDGES, PUBLISHED_MEDIANS, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     )
     from envbuild.records.signal import CorpusSignal, SignalSummary
 
-MOST_POINTS = 500
+MAX_POINTS = 500
 """Databases in the page's plot of rows and signal."""
 NAME_WIDTH = 16
 LINE_WIDTH = 79
@@ -264,7 +263,7 @@ def _points(measured: MeasuredCorpus, signal: CorpusSignal) -> tuple[SignalPoint
         )
         for db_id in sorted(scores)
         if rows.get(db_id)
-    )[:MOST_POINTS]
+    )[:MAX_POINTS]
 
 
 def _show_checks(report: Report) -> None:

@@ -39,7 +39,7 @@ from envbuild.cli.output import (
     warn,
 )
 from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions
-from envbuild.records.counted import counted
+from envbuild.records.corpus import counted
 
 if TYPE_CHECKING:
     from envbuild.buckets.cut import CorpusBuckets

@@ -11,7 +11,7 @@ import msgspec
 
 from envbuild.curriculum.schedule import gate_at, iter_counts, mixture_at
 from envbuild.engine.seeds import derived_random
-from envbuild.records.curriculum import Schedule, ScheduleRow
+from envbuild.records.manifest import Schedule, ScheduleRow
 
 
 class StepDraw(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from envbuild.manifest.read import Manifest
-from envbuild.records.corpus import is_evaluation_split
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema, is_evaluation_split
 from envbuild.schema.read import read_schema_of
 
 NEAR = 0.8

@@ -10,7 +10,7 @@ from envbuild.curriculum.pool import Pool, PoolChoice
 from envbuild.errors import CorpusFolderError
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, parquet_metadata, read_records, write_records
-from envbuild.records.curriculum import Schedule, ScheduleRow
+from envbuild.records.manifest import Schedule, ScheduleRow
 from envbuild.sql.connect import VERSIONS
 
 FORMAT = "envbuild.schedule/1"

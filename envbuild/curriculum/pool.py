@@ -19,7 +19,7 @@ from envbuild.engine.seeds import derived_random
 from envbuild.errors import UsageError
 from envbuild.manifest.read import open_manifest
 from envbuild.records.corpus import EVALUATION_SPLITS
-from envbuild.records.curriculum import BucketFill, Schedule
+from envbuild.records.manifest import BucketFill, Schedule
 
 _COLUMNS = ("row_id", "style", "bucket", "masked_length", "signal")
 

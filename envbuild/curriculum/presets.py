@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from envbuild.curriculum.schedule import apportion, exact, iter_counts, largest_total
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.records.curriculum import Phase, Schedule
+from envbuild.records.manifest import Phase, Schedule
 
 
 def load_schedule(name: str) -> Schedule:

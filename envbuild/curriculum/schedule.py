@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from envbuild.records.curriculum import Schedule
+from envbuild.records.manifest import Schedule
 
 EVERYTHING = "all"
 """The one bucket of a schedule that has none."""

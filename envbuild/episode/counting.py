@@ -12,7 +12,7 @@ from envbuild.episode.chat import Tokenizer
 
 CHARACTERS_A_TOKEN = 4
 """The estimate where nobody counts tokens."""
-MOST_CHARACTERS_A_TOKEN = 16
+MAX_CHARACTERS_PER_TOKEN = 16
 """More than any tokenizer packs into the tokens of prose or SQL: an estimate cuts nothing shorter,
 or it would take the call from the end of a long thought."""
 

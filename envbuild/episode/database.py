@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.sql.executor import Session
 from envbuild.sql.names import declared_spelling, fold_name
 

@@ -10,7 +10,7 @@ import msgspec
 
 from envbuild.episode.final import final_sql
 from envbuild.episode.gate import normalised
-from envbuild.episode.parse import MOST_UNREADABLE, Call, Parsed, parse_completion
+from envbuild.episode.parse import MAX_UNREADABLE, Call, Parsed, parse_completion
 from envbuild.episode.prompts import Prompts, fill
 from envbuild.episode.render import cap_text, storable
 from envbuild.episode.toolbox import Toolbox
@@ -21,7 +21,7 @@ from envbuild.records.episode import EndedBy, EpisodeSettings, ToolCall, Turn
 TOOL_TURNS = "tool_turns"
 """Exploration ended because its turns were used up."""
 
-LEAST_SHOWN = 200
+MIN_SHOWN = 200
 """Characters that each of a turn's many results may always take, and its last query."""
 
 
@@ -124,7 +124,7 @@ class Machine:
         done: list[ToolCall] = []
         notes: list[str] = []
         if parsed.unread:
-            notes.append(fill(self.prompts.unread, count=MOST_UNREADABLE))
+            notes.append(fill(self.prompts.unread, count=MAX_UNREADABLE))
         allowed = self.settings.calls_a_turn
         for position, call in enumerate(parsed.calls):
             left = len(parsed.calls) - position
@@ -161,7 +161,7 @@ class Machine:
         for shorter, length in enumerate(lengths):
             part = left // (len(lengths) - shorter)
             if length > part:
-                return [cap_text(text, max(part, LEAST_SHOWN)) for text in texts]
+                return [cap_text(text, max(part, MIN_SHOWN)) for text in texts]
             left -= length
         return texts
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-MOST_PROSE = 100
+MAX_PROSE = 100
 """Braces that open no object, after which a text is taken for prose. Each costs as much as the
 text is long, and a policy can write a hundred thousand a turn."""
 _OBJECT_START = re.compile(r"\{\s*[\"}]")
@@ -56,7 +56,7 @@ def starts_object(text: str, start: int) -> bool:
 def iter_objects(text: str) -> Iterator[Object]:
     """The objects of a text that stand in no other one, in order."""
     position = prose = 0
-    while prose < MOST_PROSE and (match := _OBJECT_START.search(text, position)):
+    while prose < MAX_PROSE and (match := _OBJECT_START.search(text, position)):
         try:
             found = read_object(text, match.start())
         except UnreadableError:

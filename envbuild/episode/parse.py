@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from envbuild.episode.objects import (
-    MOST_PROSE,
+    MAX_PROSE,
     UnreadableError,
     read_json,
     read_object,
@@ -21,7 +21,7 @@ from envbuild.episode.objects import (
 )
 
 OPEN, CLOSE = "<think>", "</think>"
-MOST_UNREADABLE = 16
+MAX_UNREADABLE = 16
 """Unreadable objects after which the rest of a turn is left unread."""
 _NEXT = re.compile(r"<think>|</think>|\{")
 _CALL_START = re.compile(r"\{\s*['\"]?(?:tool|name|args|arguments|function)\b")
@@ -85,7 +85,7 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
             if call is not None:
                 calls.append(call)
                 unreadable += bool(call.problem and not call.tool)
-                if unreadable >= MOST_UNREADABLE:
+                if unreadable >= MAX_UNREADABLE:
                     unread = _CALL_START.search(completion, position) is not None
                     break
     return Parsed(calls=tuple(calls), answer=completion[told:].strip(), unread=unread)
@@ -93,7 +93,7 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
 
 def _may_be_call(text: str, start: int, prose: int) -> bool:
     """Behind too much prose only what starts like a call is read."""
-    if prose < MOST_PROSE and starts_object(text, start):
+    if prose < MAX_PROSE and starts_object(text, start):
         return True
     return _CALL_START.match(text, start) is not None
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from envbuild.episode.chat import Tokenizer, cut_at_stop, render_observation
 from envbuild.episode.counting import (
-    MOST_CHARACTERS_A_TOKEN,
+    MAX_CHARACTERS_PER_TOKEN,
     CallCounter,
     IdCounter,
     TokenCounter,
@@ -116,7 +116,7 @@ class TextEpisode(RunningEpisode):
             return _Sampled(kept, most, cut=True)
         tokens = counter.count(text)
         if not self._counted:
-            kept = text[: most * MOST_CHARACTERS_A_TOKEN]
+            kept = text[: most * MAX_CHARACTERS_PER_TOKEN]
             return _Sampled(kept, min(tokens, most), cut=len(kept) < len(text))
         if tokens >= most:
             return _Sampled(counter.cut(text, most) if tokens > most else text, most, cut=True)

@@ -12,9 +12,9 @@ import msgspec
 from envbuild.episode.database import EpisodeDatabase
 from envbuild.episode.render import cap_text, render_cell, render_rows
 from envbuild.episode.tools import nearest
+from envbuild.records.corpus import ForeignKey
 from envbuild.records.episode import EpisodeSettings, ToolCall
 from envbuild.records.execution import Outcome, QueryResult
-from envbuild.records.schema import ForeignKey
 from envbuild.sql.connect import quote_name
 from envbuild.sql.names import fold_name
 

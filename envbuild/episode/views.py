@@ -32,7 +32,7 @@ from envbuild.sql.text.from_names import oversized_views
 MiB = 1024 * 1024
 SMALL = MiB // 2
 """Bytes up to which every episode gets a private copy in memory."""
-MOST_IN_MEMORY = 8 * MiB
+MAX_IN_MEMORY = 8 * MiB
 """Bytes of a database from which views are built straight into files."""
 _TABLES = (
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -162,7 +162,7 @@ class ViewCache:
             if not _has_oversized_views(path):
                 return View(file=path, shown=shown)
             tables = shown  # a copy of them, without those views
-        if _status(path).st_size <= MOST_IN_MEMORY:
+        if _status(path).st_size <= MAX_IN_MEMORY:
             image = self._builder(path, key[0]).image(tables)
             if len(image) <= SMALL:
                 return View(image=image, shown=tables)

@@ -21,7 +21,7 @@ from envbuild.evaluate.statistics import (
 )
 from envbuild.io.parquet import iter_records
 from envbuild.records.evaluation import Comparison, QuestionVerdict
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Verdict
 
 VERDICTS_FILE = "evaluation.parquet"
 Key = tuple[str, str]

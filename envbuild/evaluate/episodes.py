@@ -10,9 +10,8 @@ from envbuild.evaluate.predicted import explain
 from envbuild.manifest.judging import Judging
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import LiteralUse, QuestionVerdict
-from envbuild.records.execution import Outcome, QueryResult
+from envbuild.records.execution import Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.records.verdict import Verdict
 from envbuild.reward.score import can_judge
 from envbuild.sql.executor import Session
 from envbuild.sql.results import decode_rows

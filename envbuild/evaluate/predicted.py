@@ -13,8 +13,7 @@ import msgspec
 from envbuild.errors import UnknownNameError
 from envbuild.records.corpus import Question
 from envbuild.records.evaluation import QuestionVerdict
-from envbuild.records.execution import Limits, QueryResult
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Limits, QueryResult, Verdict
 from envbuild.sql.comparing.testsuite import without_distinct
 from envbuild.sql.executor import DEFAULT_LIMITS, Session
 from envbuild.sql.text.order import order_matters

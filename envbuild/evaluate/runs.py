@@ -25,8 +25,7 @@ from envbuild.io.episodes import (
 )
 from envbuild.manifest.judging import Judging
 from envbuild.manifest.read import Manifest, open_manifest
-from envbuild.records.corpus import DatabaseRecord, Question, Reject
-from envbuild.records.counted import counted
+from envbuild.records.corpus import DatabaseRecord, Question, Reject, counted
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.records.manifest import ManifestRow

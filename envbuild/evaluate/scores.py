@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from envbuild.corpora.wording import one_spelling
 from envbuild.evaluate.statistics import clustered_interval
 from envbuild.records.evaluation import QuestionVerdict, Score, Share
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Verdict
 
 SIZES = ((4, "1-4 tables"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"))
 """Last table count of each size group; more tables are `65+`."""

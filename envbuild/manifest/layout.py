@@ -6,8 +6,7 @@ import pyarrow as pa
 
 from envbuild.io.parquet import arrow_schema
 from envbuild.records.corpus import Reject
-from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.records.variant import VariantRow
+from envbuild.records.manifest import GoldResult, ManifestRow, VariantRow
 
 FORMAT = "envbuild.manifest/2"
 READABLE = (FORMAT, "envbuild.manifest/1")

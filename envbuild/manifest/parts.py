@@ -16,11 +16,11 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.io.parquet import GROUP_ROWS, open_parquet
 from envbuild.manifest.layout import escape_part
 from envbuild.manifest.settings import ManifestSettings
-from envbuild.records.variant import VariantBatch
+from envbuild.records.manifest import VariantBatch
 
 PART_QUESTIONS = 4096
 """A part has about as many questions, and never less than one database's."""
-MOST_PARTS = 512
+MAX_PARTS = 512
 """A corpus's parts; each keeps a file open while questions are handed out."""
 
 
@@ -75,7 +75,7 @@ def plan_parts(
     parts: list[Part] = []
     for corpus in sorted(corpora, key=lambda corpus: _order(corpus.name)):
         counts = _count_questions(corpus, settings.limit)
-        size = max(PART_QUESTIONS, sum(counts.values()) // MOST_PARTS)
+        size = max(PART_QUESTIONS, sum(counts.values()) // MAX_PARTS)
         for db_ids in _runs(sorted(counts, key=_order), counts, size):
             parts.append(
                 Part(

@@ -7,10 +7,8 @@ from envbuild.engine.seeds import derive_seed
 from envbuild.manifest.golds import Gold, GoldDesk, open_desk
 from envbuild.manifest.parts import Part
 from envbuild.manifest.refusals import refusal_before_gold
-from envbuild.records.corpus import DatabaseRow, Reject
-from envbuild.records.manifest import GoldResult
-from envbuild.records.schema import SampledSchema
-from envbuild.records.variant import VariantBatch
+from envbuild.records.corpus import DatabaseRow, Reject, SampledSchema
+from envbuild.records.manifest import GoldResult, VariantBatch
 from envbuild.schema.sampler import draw_target, sample_schema
 
 

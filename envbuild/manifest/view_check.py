@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.errors import CorpusError
-from envbuild.records.execution import Limits, QueryResult
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Limits, QueryResult, Verdict
 from envbuild.sql.executor import Session
 from envbuild.sql.files.view import build_view_image
 from envbuild.sql.text.order import order_matters

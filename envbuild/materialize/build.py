@@ -17,8 +17,7 @@ from envbuild.io.files import atomic_path, sha256_file, writing
 from envbuild.materialize.ddl import Ddl
 from envbuild.materialize.payload import iter_payload
 from envbuild.materialize.rows import TableLoad, unknown_table
-from envbuild.records.corpus import DatabaseRecord, DatabaseRow, Reject, TableRow
-from envbuild.records.schema import Table
+from envbuild.records.corpus import DatabaseRecord, DatabaseRow, Reject, Table, TableRow
 from envbuild.schema.read import count_declared_keys, read_tables
 from envbuild.sql.connect import Connection
 from envbuild.sql.files.foreign_key_check import orphans_by_table

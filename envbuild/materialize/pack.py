@@ -19,8 +19,7 @@ from envbuild.errors import CorpusError
 from envbuild.io.packed import PACKED, UndecodableText, pack_value
 from envbuild.io.parquet import write_batches, write_records
 from envbuild.materialize.build import SEQUENCE_TABLE, has_sequences
-from envbuild.records.corpus import Question
-from envbuild.records.schema import Table
+from envbuild.records.corpus import Question, Table
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection, quote_name
 from envbuild.sql.files.ready_file import open_ready

@@ -17,9 +17,8 @@ from envbuild.materialize.values import (
     changed_cells,
     fixed_defaults,
 )
-from envbuild.records.corpus import Reject
+from envbuild.records.corpus import Column, Reject, Table
 from envbuild.records.execution import Row
-from envbuild.records.schema import Column, Table
 from envbuild.sql.connect import Connection
 from envbuild.sql.files.insert import insert_rows, insert_sql
 from envbuild.sql.files.new_database import LARGEST_ID, ids_left

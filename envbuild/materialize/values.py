@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envbuild.io.packed import UndecodableText, unpack_value
+from envbuild.records.corpus import Column
 from envbuild.records.execution import Value
-from envbuild.records.schema import Column
 from envbuild.sql.connect import SQLiteError, open_private
 
 PLAIN_TYPES = frozenset((int, float, str, bool, type(None)))

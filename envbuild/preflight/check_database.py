@@ -11,8 +11,7 @@ from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, UNDETERMINED
 from envbuild.preflight.drafts import Draft, as_finding
 from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject
 from envbuild.records.execution import Limits
-from envbuild.records.finding import Finding, Severity
-from envbuild.records.preflight import DatabaseHealth, GoldHealth
+from envbuild.records.preflight import DatabaseHealth, Finding, GoldHealth, Severity
 from envbuild.sql.connect import SQLiteError
 
 

@@ -8,7 +8,7 @@ from envbuild.preflight import question_checks as on_questions
 from envbuild.preflight import undetermined_checks as on_determinacy
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.subjects import DatabaseSubject, GoldSubject
-from envbuild.records.finding import Severity
+from envbuild.records.preflight import Severity
 
 DatabaseCheck = Callable[[DatabaseSubject], Iterator[Draft]]
 GoldCheck = Callable[[GoldSubject], Iterator[Draft]]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from envbuild.records.finding import Finding, Severity
+from envbuild.records.preflight import Finding, Severity
 
 EXAMPLE_CHARACTERS = 300
 """An example longer than this is cut, and says so with an ellipsis."""

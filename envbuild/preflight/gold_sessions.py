@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from envbuild.records.corpus import Schema
 from envbuild.records.execution import Limits, QueryResult
-from envbuild.records.schema import Schema
 from envbuild.sql.executor import Session
 from envbuild.sql.undetermined.conditions import (
     ClockedSession,

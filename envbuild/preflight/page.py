@@ -8,7 +8,7 @@ from typing import Any
 
 from envbuild.io.files import write_text
 from envbuild.io.pages import render_page
-from envbuild.records.counted import counted
+from envbuild.records.corpus import counted
 from envbuild.records.preflight import BIN_EDGES, GoldHealth, Report
 from envbuild.records.signal import SignalSummary
 from envbuild.sql.text.differences import changed_stretch

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from envbuild.records.finding import Severity
-from envbuild.records.preflight import BIN_EDGES, RowStatistics, Thresholds
+from envbuild.records.preflight import BIN_EDGES, RowStatistics, Severity, Thresholds
 
 
 def row_statistics(counts: Iterable[Iterable[int]], thresholds: Thresholds) -> RowStatistics:

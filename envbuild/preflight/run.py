@@ -20,10 +20,10 @@ from envbuild.preflight.summaries import (
     worst_databases,
 )
 from envbuild.records.execution import Limits
-from envbuild.records.finding import Finding
 from envbuild.records.preflight import (
     CorpusReport,
     DatabaseHealth,
+    Finding,
     GoldHealth,
     Report,
     SignalPoint,

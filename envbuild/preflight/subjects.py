@@ -10,9 +10,8 @@ import msgspec
 
 from envbuild.preflight.drafts import Draft
 from envbuild.preflight.gold_sessions import GoldSessions
-from envbuild.records.corpus import DatabaseRow, Question, Reject, is_evaluation_split
+from envbuild.records.corpus import DatabaseRow, Question, Reject, Schema, is_evaluation_split
 from envbuild.records.execution import Limits, QueryResult
-from envbuild.records.schema import Schema
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection, SQLiteError, open_read_only
 from envbuild.sql.files.foreign_key_check import KeyCheck, check_foreign_keys

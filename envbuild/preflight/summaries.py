@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from envbuild.preflight.checks import SEVERITIES, meaning_of
-from envbuild.records.finding import Finding, Severity
-from envbuild.records.preflight import DatabaseHealth, FindingSummary, GoldHealth
+from envbuild.records.preflight import DatabaseHealth, Finding, FindingSummary, GoldHealth, Severity
 
 EXAMPLES = 3
 WORST = 10

@@ -7,8 +7,7 @@ import msgspec
 from envbuild.io.files import write_bytes
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.preflight.run import CorpusFindings, as_report
-from envbuild.records.finding import Finding
-from envbuild.records.preflight import Report, Thresholds
+from envbuild.records.preflight import Finding, Report, Thresholds
 from envbuild.sql.connect import VERSIONS
 
 REPORT_FILE, FINDINGS_FILE = "preflight.json", "findings.parquet"

@@ -1,8 +1,33 @@
-"""One rollout's record: what was asked, every turn, and how it ended (CONTRACT 10)."""
+"""One rollout: what was asked, every turn, how it ended (CONTRACT 10), what it earned (9)."""
 
 from enum import StrEnum
 
 import msgspec
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampling parameters; the defaults are the published ones of a training rollout."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1: no limit."""
+
+
+EVALUATION_SAMPLING = Sampling(temperature=0.6, top_p=0.95, top_k=20)
+"""What the published evaluation samples with."""
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """One completion as the server gave it."""
+
+    text: str
+    """Without the stop text."""
+    completion_tokens: int | None = None
+    """The server's own count; None where it gives none."""
+    context_tokens: int | None = None
+    truncated: bool = False
+    """The token limit was hit."""
 
 
 class EndedBy(StrEnum):
@@ -192,3 +217,62 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     unknown_logprobs: int = 0
     """Sampled tokens masked out because the engine gave no finite log-probability for them."""
     seconds: float = 0.0
+
+
+class Tier(StrEnum):
+    """How far an answer got."""
+
+    EQUIVALENT = "equivalent"
+    EXECUTABLE = "executable"
+    PARSABLE = "parsable"
+    INVALID = "invalid"
+    UNSCORED = "unscored"
+    """The gold cannot be scored, or the server failed the episode; the reward is null."""
+
+
+class RewardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every constant of the reward; its digest is in the breakdown."""
+
+    verdict: str = "bag@1"
+    equivalent: float = 3.0
+    executable: float = 1.0
+    f1_weight: float = 0.9
+    join_weight: float = 0.1
+    consensus_weight: float = 0.1
+    parsable: float = 0.5
+    invalid: float = 0.0
+    subset_weight: float = 0.9
+    """Column-subset credit's factor."""
+    variant_base: float = 2.1
+    """Right on the visible database only: base + weight x share of variants matched."""
+    variant_weight: float = 0.9
+
+
+class RewardBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode's reward and its parts; flat, so that it is a Parquet row."""
+
+    episode_id: str = ""
+    row_id: str = ""
+    tier: Tier
+    reward: float | None
+    """None = unscored."""
+    verdict: str
+    """A `Verdict` value."""
+    verdict_name: str
+    """Rule and version, e.g. `bag@1`."""
+    outcome: str = ""
+    """An `Outcome` value of the predicted SQL; empty without a prediction."""
+    f1: float = 0.0
+    """The larger of the whole-row and the column-subset F1; of whole rows alone where `wide`."""
+    wide: bool = False
+    """The answer or its gold has more than `sql.verdicts.WIDE_CELLS` cells: rows were compared by
+    digest, and no column-subset credit was sought."""
+    join_share: float = 0.0
+    """Counted for executable answers only; a right one is paid in full without it."""
+    consensus: float = 0.0
+    """1.0 for members of the largest class of equal results; 0.0 before the group is known."""
+    result_digest: str = ""
+    """Order-free digest of the predicted rows; what consensus compares."""
+    variants_scored: int = 0
+    variants_matched: int = 0
+    constants_sha256: str = ""

@@ -1,9 +1,39 @@
-"""What preflight reports: rows per table first, then gold health and findings, by corpus."""
+"""What preflight finds and reports: rows per table first, then gold health and findings."""
+
+from enum import StrEnum
 
 import msgspec
 
-from envbuild.records.finding import Finding, Severity
 from envbuild.records.signal import SignalSummary, SignalThresholds
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    """It ruins a reward; exit 1."""
+    WARNING = "warning"
+    """Exit 1 under --strict."""
+    NOTE = "note"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding about a corpus, database, table or question: a row of findings.parquet."""
+
+    corpus: str
+    code: str
+    """The name of the check that found it, e.g. `fk_orphans`, `empty_gold`."""
+    severity: Severity
+    db_id: str = ""
+    table: str = ""
+    question_id: str = ""
+    count: int = 1
+    """How many cases this row stands for (orphan rows, refused rows, …)."""
+    message: str = ""
+    """One sentence, no path."""
+    example: str = ""
+    """The smallest thing that shows it: a value, a statement, a query."""
+
 
 BIN_EDGES: tuple[int, ...] = (
     *(0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000),

@@ -1,8 +1,10 @@
-"""How well a database tells a gold query from wrong ones (`signal@1`)."""
+"""How well a database tells a gold from wrong queries, what a gold asks of rows, rows added."""
 
 from collections.abc import Iterable
 
 import msgspec
+
+from envbuild.records.execution import Value
 
 
 class SignalScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,3 +124,195 @@ class CorpusSignal(msgspec.Struct, frozen=True, kw_only=True):
     summary: SignalSummary
     scores: Iterable[SignalScore]
     """One a question looked at, by question_id; on the disk where there are many."""
+
+
+Site = tuple[int, str]
+"""One column of one table occurrence: (position in `Frame.sources`, declared column name)."""
+
+
+Extreme = tuple[Site, bool]
+"""A column and whether its largest values come first."""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison of a column with literals or with another column."""
+
+    site: Site
+    op: str
+    """`=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `glob`, `in`, `between`, `null`; `not ` before."""
+    values: tuple[Value, ...] = ()
+    """The literals; empty where another column is compared."""
+    form: str = ""
+    """What is applied to the column first: `strftime:%Y`, `substr:1:4`, `lower`, `length`, …"""
+    expression: str = "v"
+    """All that is compared, casts and collations too, as SQL over the stored value `v`."""
+    fold: str = ""
+    """The aggregate the comparison is about: `sum`, `avg`, `min`, `max`; empty for a plain row."""
+    other: Site | None = None
+    """The column on the right side, where it is one."""
+
+
+Clause = tuple[tuple[Condition, ...], ...]
+"""Alternatives of which one must hold, each a conjunction."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination of rows that a query (or a part of it) looks for."""
+
+    sources: tuple[str, ...]
+    """Base table of each occurrence, in declared spelling; CTEs and derived tables inlined."""
+    same: tuple[tuple[Site, Site], ...] = ()
+    """Pairs of columns that must be equal."""
+    clauses: tuple[Clause, ...] = ()
+    """All must hold."""
+    soft: tuple[Condition, ...] = ()
+    """Conditions that only steer a value (inside CASE, FILTER): worth a row each."""
+    optional: tuple[int, ...] = ()
+    """Occurrences that may be absent: right sides of LEFT JOIN."""
+    group: tuple[Site, ...] = ()
+    """Columns whose equal values make a group or a partition."""
+    siblings: int = 1
+    """Rows a group needs, from HAVING COUNT(*) > n or a rank bound."""
+    distinct: tuple[Site, ...] = ()
+    """Columns in which siblings must differ, from COUNT(DISTINCT …) bounds."""
+    limit: int = 0
+    """The outermost LIMIT; 0 where there is none."""
+    ordered: tuple[Extreme, ...] = ()
+    """Columns that decide which rows a LIMIT or a row number keeps: ties there are chance."""
+    extremes: tuple[Extreme, ...] = ()
+    """Columns whose largest or smallest values show: ranks, MAX, MIN."""
+    counted: str = ""
+    """`asc` or `desc` where a COUNT decides a LIMIT or a rank, so fan-outs should not tie."""
+    counted_over: tuple[int, ...] = ()
+    """The occurrences of the (sub)query that counts."""
+    repeats: tuple[Site, ...] = ()
+    """Columns of a lone table counted with DISTINCT: the query takes it that they repeat."""
+    shown: tuple[Site, ...] = ()
+    """Columns of the outermost projection."""
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """All frames of one query: the whole one first, then parts that stand alone."""
+
+    frames: tuple[Frame, ...] = ()
+    joined: tuple[tuple[tuple[str, str], tuple[str, str]], ...] = ()
+    """(table, column) pairs that the query compares, negated comparisons included."""
+    literals: tuple[tuple[str, str, Value, str], ...] = ()
+    """(table, column, literal, form): every literal a column is compared with."""
+
+
+class AmplifySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows are added; the same settings and seed give the same rows."""
+
+    rows_low: int = 30
+    rows_high: int = 70
+    """A table's target is drawn from [rows_low, rows_high]; scenario rows may pass it."""
+    group: int = 20
+    """Golds worked on at a time."""
+    observed: bool = True
+    """Keep what the rows show without the DDL saying so: no new NULL, no repeat in names."""
+    orphans: bool = False
+    """References that point at no row are added too, as often as the source has them."""
+    guided: bool = False
+    """Go on with batches that are kept only where they kill a surviving mutant."""
+    seed: int = 0
+
+
+class Gold(msgspec.Struct, frozen=True, kw_only=True):
+    """One gold query that the rows are added for."""
+
+    question_id: str
+    sql: str
+
+
+class TableGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """One table before and after."""
+
+    corpus: str = ""
+    db_id: str = ""
+    table: str
+    rows_before: int
+    rows_added: int
+    rows_refused: int
+    """Draws that SQLite or an observed rule refused."""
+    target: int
+
+
+class AddedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One added row: a row of added_rows.parquet."""
+
+    corpus: str = ""
+    db_id: str
+    variant: str = ""
+    """Empty for the amplified database itself."""
+    table: str
+    index: int
+    """Order of insertion within the database."""
+    rowid: int
+    """0 in a WITHOUT ROWID table."""
+    columns: tuple[str, ...]
+    cells: bytes
+    """The values as MessagePack, typed, in `columns` order."""
+
+
+class GoldState(msgspec.Struct, frozen=True, kw_only=True):
+    """One gold before and after."""
+
+    corpus: str = ""
+    db_id: str = ""
+    question_id: str
+    rows_before: int
+    """Rows of its result; -1 where it does not run."""
+    rows_after: int
+    mutants: int = 0
+    """Compiled mutants; 0 where they were not made."""
+    killed_before: int = 0
+    killed: int = 0
+    tie_sensitive: bool = False
+    """Its result rests on the order of equal rows, under a LIMIT or inside a window."""
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one database's amplification, without its bytes."""
+
+    tables: tuple[TableGrowth, ...]
+    golds: tuple[GoldState, ...]
+    rows: tuple[AddedRow, ...]
+    rejected_batches: int = 0
+    """Batches rolled back: they emptied a gold, orphaned a row or killed nothing."""
+
+
+class CorpusGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """What amplifying a corpus came to; the counts of its corpus.json."""
+
+    name: str
+    root: str
+    complete: bool
+    """False while other shards are missing: then there is no corpus yet."""
+    resumed: bool = False
+    """The folder was complete already, and nothing was added."""
+    databases: int = 0
+    not_amplified: int = 0
+    """Databases copied as they were, because rows could not be added; each is in rejects."""
+    tables: int = 0
+    rows_before: int = 0
+    rows_added: int = 0
+    rows_a_table_before: float = 0.0
+    """Median over all tables."""
+    rows_a_table: float = 0.0
+    orphans_added: int = 0
+    """Foreign-key violations that the source did not have; anything but 0 is our bug."""
+    golds: int = 0
+    """Distinct gold queries, a database at a time."""
+    golds_failing: int = 0
+    """Golds that did not run before rows were added."""
+    empty_before: int = 0
+    empty: int = 0
+    """Golds without a row, before and after."""
+    tie_sensitive: int = 0
+    mutants: int = 0
+    """Wrong queries tried, where amplification was guided; 0 where it was not."""
+    signal_before: float | None = None
+    """Mean share of a gold's mutants told apart (`signal_low`); None where not measured."""
+    signal: float | None = None
+    rejected_batches: int = 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from envbuild.records.reward import RewardBreakdown, RewardSettings
+from envbuild.records.episode import RewardBreakdown, RewardSettings
 from envbuild.reward.score import DEFAULT_SETTINGS
 from envbuild.reward.tiers import reward_of
 

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from envbuild.records.execution import Outcome, QueryResult
+from envbuild.records.corpus import Schema
+from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
+from envbuild.records.execution import Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult
-from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
-from envbuild.records.schema import Schema
-from envbuild.records.verdict import Verdict
 from envbuild.reward.gold import gold_rows
 from envbuild.reward.tiers import reward_of, settings_sha256
 from envbuild.sql.comparing.f1 import GoldRows, subset_f1

@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
+from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
 
 
 def reward_of(breakdown: RewardBreakdown, settings: RewardSettings) -> float | None:

@@ -16,9 +16,8 @@ from envbuild.episode.prompts import Prompts, load_prompts
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.views import open_database
 from envbuild.errors import StateError
-from envbuild.records.episode import Episode, EpisodeSettings, Task, TextRequest
+from envbuild.records.episode import Completion, Episode, EpisodeSettings, Task, TextRequest
 from envbuild.records.execution import Limits
-from envbuild.records.rollout import Completion
 from envbuild.rollout.unanswered import end_unanswered
 from envbuild.sql.executor import DEFAULT_LIMITS
 

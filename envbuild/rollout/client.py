@@ -15,16 +15,15 @@ import msgspec
 from envbuild.engine.seeds import completion_seed
 from envbuild.errors import ConfigurationError, OperatorError, UnknownNameError
 from envbuild.io.json_stream import decode_json
-from envbuild.records.counted import printable
-from envbuild.records.episode import TextRequest
-from envbuild.records.rollout import Completion, Sampling
+from envbuild.records.corpus import printable
+from envbuild.records.episode import Completion, Sampling, TextRequest
 from envbuild.rollout.window import read_overflow
 
 DIALECTS = ("vllm", "openai")
 RETRIES = 5
 FIRST_WAIT = 0.5
 """Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
-MOST_SHORTENED = 16
+MAX_SHORTENED = 16
 """Shorter token limits tried where a request does not fit; halving needs 12 for 4,096 tokens."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Of one answer, unpacked: 4,096 tokens of the longest kind, escaped, are a fifth of that."""
@@ -156,7 +155,7 @@ class CompletionsClient:
                 self._refuse_lasting(response.status_code, said, last)
                 if overflow := read_overflow(response.status_code, said):
                     limit, shortened = overflow.shorter(limit), shortened + 1
-                    if limit and shortened <= MOST_SHORTENED:
+                    if limit and shortened <= MAX_SHORTENED:
                         continue
                     raise WindowFullError(
                         f"the server's window of {overflow.window} tokens is full"

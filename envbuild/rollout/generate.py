@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from envbuild.episode.running import QWEN
-from envbuild.records.episode import TextRequest
-from envbuild.records.rollout import EVALUATION_SAMPLING, Completion, Sampling
+from envbuild.records.episode import EVALUATION_SAMPLING, Completion, Sampling, TextRequest
 from envbuild.rollout.client import CompletionError, CompletionsClient, sampling_seed
 from envbuild.rollout.loops import run_to_end
 

@@ -5,9 +5,8 @@ from importlib.resources import files
 from typing import Any
 
 from envbuild.evaluate.page import embed_json
-from envbuild.records.episode import Episode
+from envbuild.records.episode import Episode, RewardBreakdown
 from envbuild.records.manifest import ManifestRow
-from envbuild.records.reward import RewardBreakdown
 
 
 def render_episodes(

@@ -13,8 +13,7 @@ from envbuild.environment import Environment
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.errors import UsageError
 from envbuild.io.episodes import EpisodeJournal
-from envbuild.records.episode import Episode, TextRequest
-from envbuild.records.rollout import Completion
+from envbuild.records.episode import Completion, Episode, TextRequest
 from envbuild.rollout.client import CompletionError, ServerUnreachableError, sampling_seed
 from envbuild.rollout.unanswered import end_unanswered
 

@@ -10,8 +10,7 @@ from envbuild.environment import Environment
 from envbuild.errors import CorpusFolderError
 from envbuild.io.episodes import read_configuration
 from envbuild.io.parquet import arrow_schema, write_records
-from envbuild.records.episode import Episode, EpisodeSettings
-from envbuild.records.reward import RewardBreakdown
+from envbuild.records.episode import Episode, EpisodeSettings, RewardBreakdown
 from envbuild.reward.consensus import with_consensus
 from envbuild.sql.connect import VERSIONS
 

@@ -2,7 +2,7 @@
 
 import networkx as nx
 
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.sql.names import declared_spelling, fold_name
 
 

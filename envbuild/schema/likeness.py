@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 
-from envbuild.records.schema import Schema, Table
+from envbuild.records.corpus import Schema, Table
 from envbuild.sql.names import fold_name
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")

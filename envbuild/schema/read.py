@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import SourceError
-from envbuild.records.schema import Column, ForeignKey, MissingParent, Schema, Table
+from envbuild.records.corpus import Column, ForeignKey, MissingParent, Schema, Table
 from envbuild.sql.connect import Connection, SQLiteError, iter_rows, open_read_only
 from envbuild.sql.names import declared_spelling, fold_name
 

@@ -5,7 +5,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 
 from envbuild.errors import UnknownNameError
-from envbuild.records.schema import SampledSchema, Schema
+from envbuild.records.corpus import SampledSchema, Schema
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.likeness import rank_by_likeness
 from envbuild.sql.names import fold_name

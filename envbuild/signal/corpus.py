@@ -15,7 +15,7 @@ from envbuild.io.sorting import SortedRecords
 from envbuild.records.signal import CorpusSignal, SignalScore
 from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
-from envbuild.signal.sample import MOST_A_DATABASE, SAMPLE, SampledGold, iter_golds
+from envbuild.signal.sample import MAX_PER_DATABASE, SAMPLE, SampledGold, iter_golds
 from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, null_score, score_question
 from envbuild.signal.summary import ScoreTally, score_order
 from envbuild.sql.connect import SQLiteError
@@ -49,7 +49,7 @@ def score_corpus(
     folder: CorpusFolder,
     *,
     wanted: int | None = SAMPLE,
-    most_a_database: int = MOST_A_DATABASE,
+    most_a_database: int = MAX_PER_DATABASE,
     seed: int = 0,
     variants: int = FEWEST_VARIANTS,
     verdict: str = DEFAULT_VERDICT,

@@ -12,7 +12,7 @@ from random import Random
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import UnknownNameError
 from envbuild.io.files import write_bytes
-from envbuild.records.schema import ForeignKey, Schema, Table
+from envbuild.records.corpus import ForeignKey, Schema, Table
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import (
     Connection,

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from envbuild.errors import CorpusError, GoldError
-from envbuild.records.amplified import AmplifySettings, Gold
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
+from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image

@@ -13,7 +13,7 @@ import msgspec
 
 from envbuild.engine.seeds import derive_seed
 from envbuild.errors import GoldError
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.sql.mutants.compiler import Compiler
 from envbuild.sql.mutants.edits import Edit, render
 from envbuild.sql.mutants.operators import OPERATORS
@@ -25,7 +25,7 @@ VERSION = "signal@1"
 CAP = 12
 """Mutants a gold: more move a question's score by under 0.03 (SIGNAL 1)."""
 
-MOST_AN_OPERATOR = 3
+MAX_PER_OPERATOR = 3
 """Mutants of one operator a gold: a short query's score must not be about one kind of change."""
 
 
@@ -108,7 +108,7 @@ def _draw(
                 mutants.append(Mutant(operator=operator, sql=sql))
                 made[operator] += 1
                 break
-        if sites and made[operator] < MOST_AN_OPERATOR:
+        if sites and made[operator] < MAX_PER_OPERATOR:
             queue.append((operator, sites))
     return MutantSet(gold_sql=rendered, mutants=tuple(mutants), seed=seed)
 

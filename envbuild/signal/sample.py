@@ -13,7 +13,7 @@ from envbuild.io.sorting import iter_grouped
 
 SAMPLE = 2_000
 """Golds that fix a corpus's mean to about 0.01 (SIGNAL 1)."""
-MOST_A_DATABASE = 20
+MAX_PER_DATABASE = 20
 
 
 class Asked(Protocol):
@@ -48,7 +48,7 @@ def iter_golds(
     folder: CorpusFolder,
     *,
     wanted: int | None = SAMPLE,
-    most_a_database: int = MOST_A_DATABASE,
+    most_a_database: int = MAX_PER_DATABASE,
     seed: int = 0,
 ) -> Iterator[SampledGold]:
     """The sampled distinct golds of a corpus, by database and text; all where `wanted` is None.
@@ -75,7 +75,7 @@ def sample_golds(
     questions: Iterable[Asked],
     *,
     wanted: int = SAMPLE,
-    most_a_database: int = MOST_A_DATABASE,
+    most_a_database: int = MAX_PER_DATABASE,
     seed: int = 0,
 ) -> list[SampledGold]:
     """The sampled distinct golds, by database and text.

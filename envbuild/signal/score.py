@@ -10,10 +10,9 @@ from typing import TypedDict
 import msgspec
 
 from envbuild.errors import GoldError
-from envbuild.records.execution import Limits, QueryResult
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
+from envbuild.records.execution import Limits, QueryResult, Verdict
 from envbuild.records.signal import SignalScore
-from envbuild.records.verdict import Verdict
 from envbuild.signal.mutants import CAP, Mutant, MutantSet, draw_mutants
 from envbuild.sql.executor import Session
 from envbuild.sql.text.order import order_matters

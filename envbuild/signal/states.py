@@ -7,7 +7,7 @@ import msgspec
 
 from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
-from envbuild.records.amplified import AmplifySettings, Gold
+from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.variants import GOLDS_A_VARIANT

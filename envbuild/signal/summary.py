@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from envbuild.corpora.folder import CorpusFolder
-from envbuild.records.finding import Finding, Severity
+from envbuild.records.preflight import Finding, Severity
 from envbuild.records.signal import (
     AliveOperator,
     SignalExample,

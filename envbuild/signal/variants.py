@@ -14,9 +14,8 @@ from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
 from envbuild.errors import CorpusError, CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import arrow_schema, columns_of, open_parquet, write_batches
-from envbuild.records.amplified import AddedRow, AmplifySettings, Gold
-from envbuild.records.manifest import GoldResult
-from envbuild.records.variant import SkippedGold, VariantBatch, VariantRow
+from envbuild.records.manifest import GoldResult, SkippedGold, VariantBatch, VariantRow
+from envbuild.records.signal import AddedRow, AmplifySettings, Gold
 from envbuild.signal.amplify.database import Amplified, amplify_database
 from envbuild.signal.score import SIGNAL_LIMITS
 from envbuild.sql.connect import SQLiteError, open_writable_image, quote_name, read_image

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from envbuild.errors import UnknownNameError
-from envbuild.records.execution import Outcome, QueryResult, Rows
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Outcome, QueryResult, Rows, Verdict
 from envbuild.sql.comparing.permutation import equal_permuted
 from envbuild.sql.comparing.tolerance import equal_bag_within, equal_list_within, equal_set_within
 from envbuild.sql.results import digest_each

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from vllm import LLM, SamplingParams, TokensPrompt
 
 from envbuild import Agent
-from envbuild.records.episode import TextRequest
-from envbuild.records.rollout import Completion
+from envbuild.records.episode import Completion, TextRequest
 from envbuild.rollout.client import WindowFullError
 
 

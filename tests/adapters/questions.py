@@ -11,7 +11,7 @@ from envbuild.adapters.rollouts import Rollouts
 from envbuild.curriculum.draw import Draws
 from envbuild.curriculum.order import write_schedule
 from envbuild.curriculum.pool import PoolChoice, build_pool
-from envbuild.records.curriculum import Schedule
+from envbuild.records.manifest import Schedule
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 DDL = """

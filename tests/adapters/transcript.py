@@ -8,8 +8,7 @@ import msgspec
 from envbuild.adapters.layouts.rows import Ticket
 from envbuild.adapters.rollouts import Rollouts
 from envbuild.environment import Environment
-from envbuild.records.episode import Episode
-from envbuild.records.reward import RewardBreakdown
+from envbuild.records.episode import Episode, RewardBreakdown
 from envbuild.reward.consensus import with_consensus
 from envbuild.testing.tokenizer import ByteTokenizer
 from tests.adapters.questions import QUESTIONS, call

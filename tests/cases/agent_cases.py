@@ -18,8 +18,7 @@ from envbuild.adapters.rollouts import MANIFEST_VARIABLE, Rollouts
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.views import open_database
 from envbuild.io.parquet import open_parquet
-from envbuild.records.episode import EpisodeSettings, Task, ToolCall, Turn
-from envbuild.records.reward import RewardBreakdown
+from envbuild.records.episode import EpisodeSettings, RewardBreakdown, Task, ToolCall, Turn
 from envbuild.reward.score import score_answer
 from envbuild.sql.connect import quote_name
 from envbuild.sql.executor import Session

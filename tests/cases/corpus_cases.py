@@ -19,12 +19,10 @@ from envbuild.materialize.corpus import build_corpus
 from envbuild.preflight.checks import UNDETERMINED
 from envbuild.preflight.measure import measure_corpora
 from envbuild.preflight.run import check_corpus
-from envbuild.records.corpus import DatabaseRecord
+from envbuild.records.corpus import DatabaseRecord, Schema
 from envbuild.records.episode import EpisodeSettings
 from envbuild.records.execution import Limits
-from envbuild.records.finding import Finding, Severity
-from envbuild.records.preflight import Thresholds
-from envbuild.records.schema import Schema
+from envbuild.records.preflight import Finding, Severity, Thresholds
 from envbuild.schema.graph import join_path
 from envbuild.schema.sampler import sample_schema
 from envbuild.sql.connect import quote_name

@@ -17,10 +17,9 @@ from envbuild.manifest.build import build_manifest
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.preflight.gold_checks import TRIVIAL_CELLS
-from envbuild.records.execution import Limits, Outcome, QueryResult
+from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
+from envbuild.records.execution import Limits, Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult
-from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
-from envbuild.records.verdict import Verdict
 from envbuild.reward.consensus import with_consensus
 from envbuild.reward.score import score_answer
 from envbuild.reward.tiers import reward_of

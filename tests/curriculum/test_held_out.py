@@ -12,7 +12,7 @@ from envbuild.curriculum.held_out import (
     untrainable_rows,
 )
 from envbuild.manifest.read import open_manifest
-from envbuild.records.schema import Column, Schema, Table
+from envbuild.records.corpus import Column, Schema, Table
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 

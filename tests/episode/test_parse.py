@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envbuild.episode.parse import MOST_UNREADABLE, parse_completion
+from envbuild.episode.parse import MAX_UNREADABLE, parse_completion
 
 
 def calls(completion: str, **options: bool) -> list[tuple[str, dict[str, object]]]:
@@ -86,7 +86,7 @@ def test_the_prompt_may_have_opened_the_thinking() -> None:
 
 def test_few_unreadable_calls_of_a_flood_are_read() -> None:
     parsed = parse_completion('{"tool": ' * 20_000 + "{" * 20_000)
-    assert len(parsed.calls) == MOST_UNREADABLE
+    assert len(parsed.calls) == MAX_UNREADABLE
 
 
 @pytest.mark.parametrize("unit", ["{", '{"a":', '{ "a": [', "}{", '{"a": 1', "{'a': {"])

@@ -12,7 +12,7 @@ from envbuild.evaluate.page import embed_json, render_page
 from envbuild.evaluate.report import chart_groups
 from envbuild.evaluate.runs import EvaluationRun, evaluate_predictions
 from envbuild.records.corpus import DatabaseRecord
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Verdict
 from envbuild.sql.executor import Session
 from envbuild.sql.text.order import order_matters
 from envbuild.sql.verdicts import VERDICTS, judge

@@ -30,7 +30,7 @@ from envbuild.manifest.parts import plan_parts
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.records.corpus import Question, Reject
-from envbuild.records.finding import Finding, Severity
+from envbuild.records.preflight import Finding, Severity
 from envbuild.records.signal import SignalScore
 from envbuild.signal.variants import VariantStore, make_variants
 from envbuild.sql.results import decode_rows

@@ -27,11 +27,9 @@ from envbuild.manifest.read import open_manifest
 from envbuild.manifest.resample import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
-from envbuild.records.episode import EndedBy, Episode
-from envbuild.records.execution import Limits, Rows
+from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
+from envbuild.records.execution import Limits, Rows, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.records.reward import RewardBreakdown
-from envbuild.records.verdict import Verdict
 from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows

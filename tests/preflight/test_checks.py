@@ -13,8 +13,7 @@ from envbuild.preflight.question_checks import is_placeholder
 from envbuild.preflight.run import check_corpora, check_corpus
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
-from envbuild.records.finding import Severity
-from envbuild.records.preflight import Thresholds
+from envbuild.records.preflight import Severity, Thresholds
 from envbuild.sql.files.foreign_key_check import check_foreign_keys
 from tests.preflight.corpora import ask, build_corpus
 

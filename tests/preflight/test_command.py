@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.io.parquet import read_records
-from envbuild.records.finding import Finding
+from envbuild.records.preflight import Finding
 from envbuild.records.signal import SignalScore
 from tests.preflight.corpora import ask, build_corpus, build_sqlite
 from tests.preflight.test_checks import SHOP

@@ -14,8 +14,7 @@ from envbuild.preflight.subjects import DatabaseInput
 from envbuild.preflight.summaries import summed_health
 from envbuild.records.corpus import Question
 from envbuild.records.execution import Limits
-from envbuild.records.finding import Finding
-from envbuild.records.preflight import GoldHealth
+from envbuild.records.preflight import Finding, GoldHealth
 from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys
 from envbuild.sql.files.row_counts import count_rows
 from tests.shared import shared_data

@@ -10,7 +10,7 @@ from envbuild.preflight.check_database import check_database
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.corpus import DatabaseRow
 from envbuild.records.execution import Limits
-from envbuild.records.finding import Severity
+from envbuild.records.preflight import Severity
 from envbuild.sql.verdicts import equal_bag
 from tests.preflight.corpora import ask, build_sqlite
 

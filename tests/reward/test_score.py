@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from envbuild.errors import UnknownNameError
+from envbuild.records.corpus import Schema
+from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult
-from envbuild.records.reward import RewardBreakdown, RewardSettings, Tier
-from envbuild.records.schema import Schema
 from envbuild.reward.consensus import with_consensus
 from envbuild.reward.group import group_advantages, has_zero_variance
 from envbuild.reward.score import Variant, score_answer

@@ -23,8 +23,7 @@ from envbuild.cli.output import print_table
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
 from envbuild.io.json_stream import decode_json
-from envbuild.records.episode import EndedBy, TextRequest
-from envbuild.records.rollout import Completion, Sampling
+from envbuild.records.episode import Completion, EndedBy, Sampling, TextRequest
 from envbuild.rollout.client import MAX_ANSWER_BYTES, CompletionError, CompletionsClient
 from envbuild.rollout.window import Overflow, read_overflow
 from envbuild.testing.server import PolicyServer

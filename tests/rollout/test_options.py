@@ -17,8 +17,7 @@ from envbuild.cli.app import app
 from envbuild.episode.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.io.episodes import PARQUET, iter_episodes, read_index
-from envbuild.records.episode import EndedBy, Episode
-from envbuild.records.rollout import Sampling
+from envbuild.records.episode import EndedBy, Episode, Sampling
 from envbuild.rollout.client import CompletionsClient
 from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.server import PolicyServer

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from envbuild import Agent
 from envbuild.cli.app import app
 from envbuild.io.episodes import iter_episodes
-from envbuild.records.counted import printable
+from envbuild.records.corpus import printable
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.rollout.generate import ServerGenerate
 from envbuild.rollout.window import Overflow, read_overflow

@@ -20,8 +20,7 @@ import envbuild
 from envbuild.cli.app import app
 from envbuild.errors import OperatorError, StateError
 from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
-from envbuild.records.episode import EndedBy, Episode, TextRequest
-from envbuild.records.rollout import Sampling
+from envbuild.records.episode import EndedBy, Episode, Sampling, TextRequest
 from envbuild.rollout.client import CompletionError, CompletionsClient
 from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.policies import POLICIES

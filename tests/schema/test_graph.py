@@ -5,7 +5,7 @@ import random
 import networkx as nx
 import pytest
 
-from envbuild.records.schema import ForeignKey, MissingParent, Schema
+from envbuild.records.corpus import ForeignKey, MissingParent, Schema
 from envbuild.schema.graph import SchemaGraph, join_path
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection

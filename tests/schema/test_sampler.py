@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from envbuild.errors import UnknownNameError
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
 from envbuild.schema.sampler import draw_target, sample_schema

@@ -4,7 +4,7 @@ import apsw
 import msgspec
 import pytest
 
-from envbuild.records.schema import Column, ForeignKey, Schema, Table
+from envbuild.records.corpus import Column, ForeignKey, Schema, Table
 from envbuild.sql.trees.joins import join_share
 
 

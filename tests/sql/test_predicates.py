@@ -5,8 +5,8 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from envbuild.records.demand import Demand, Frame
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
+from envbuild.records.signal import Demand, Frame
 from envbuild.schema.read import read_schema
 from envbuild.sql.trees.predicates import read_check, read_demand
 

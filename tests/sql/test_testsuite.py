@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.records.execution import QueryResult
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import QueryResult, Verdict
 from envbuild.sql.comparing.testsuite import without_distinct
 from envbuild.sql.executor import Session
 from envbuild.sql.text.order import order_matters

@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from envbuild.errors import UnknownNameError
-from envbuild.records.execution import Outcome, QueryResult, Rows, Value
-from envbuild.records.verdict import Verdict
+from envbuild.records.execution import Outcome, QueryResult, Rows, Value, Verdict
 from envbuild.sql.comparing.permutation import equal_permuted
 from envbuild.sql.comparing.tolerance import close_rows, equal_bag_within, equal_set_within
 from envbuild.sql.verdicts import VERDICTS, is_wide, judge

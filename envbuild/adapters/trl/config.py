@@ -3,9 +3,8 @@
 from typing import Any
 
 from envbuild.errors import ConfigurationError
-from envbuild.records.curriculum import Schedule
 from envbuild.records.episode import EpisodeSettings
-from envbuild.records.recipe import Recipe
+from envbuild.records.manifest import Recipe, Schedule
 
 
 def grpo_arguments(

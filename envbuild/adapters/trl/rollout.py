@@ -16,7 +16,7 @@ from envbuild.adapters.rollouts import Rollouts
 from envbuild.episode.chat import HubTokenizer
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.records.episode import TokenRequest
-from envbuild.records.recipe import Recipe
+from envbuild.records.manifest import Recipe
 
 SQL_THREADS = 8
 """Turns whose SQL runs at once; SQLite leaves the interpreter while it works."""

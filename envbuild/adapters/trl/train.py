@@ -21,8 +21,8 @@ from envbuild.curriculum.presets import load_schedule
 from envbuild.episode.presets import load_preset
 from envbuild.episode.prompts import load_prompts
 from envbuild.errors import ConfigurationError, MissingDependencyError, OperatorError
-from envbuild.records.curriculum import Schedule
 from envbuild.records.episode import ChatFormat
+from envbuild.records.manifest import Schedule
 
 try:
     from datasets import load_dataset

@@ -11,8 +11,7 @@ from envbuild.adapters.kl import AdaptiveKL
 from envbuild.adapters.trl.config import check_groups_whole
 from envbuild.errors import ConfigurationError, MissingDependencyError
 from envbuild.io.files import atomic_path, write_bytes
-from envbuild.records.curriculum import Schedule
-from envbuild.records.recipe import Recipe
+from envbuild.records.manifest import Recipe, Schedule
 from envbuild.reward.group import group_advantages
 
 try:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from envbuild.errors import MissingDependencyError
-from envbuild.records.recipe import Recipe
+from envbuild.records.manifest import Recipe
 from envbuild.reward.group import group_advantages
 
 try:

@@ -8,9 +8,9 @@ from enum import StrEnum
 from random import Random
 
 from envbuild.materialize.values import affinity_of
-from envbuild.records.demand import Condition
+from envbuild.records.corpus import Column
 from envbuild.records.execution import Value
-from envbuild.records.schema import Column
+from envbuild.records.signal import Condition
 from envbuild.sql.connect import SQLiteError, open_private
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

@@ -22,7 +22,8 @@ from envbuild.io.files import sha256_file, write_bytes, writing
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.io.sorting import iter_grouped
 from envbuild.materialize.build import TableCounts, copy_descriptions, database_row, table_rows
-from envbuild.records.amplified import (
+from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+from envbuild.records.signal import (
     AddedRow,
     AmplifySettings,
     CorpusGrowth,
@@ -31,7 +32,6 @@ from envbuild.records.amplified import (
     Growth,
     TableGrowth,
 )
-from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.sample import AskedGold

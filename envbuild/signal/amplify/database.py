@@ -6,15 +6,15 @@ from functools import partial
 from random import Random
 
 from envbuild.engine.seeds import derived_random
-from envbuild.records.amplified import (
+from envbuild.records.signal import (
     AddedRow,
     AmplifySettings,
+    Demand,
     Gold,
     GoldState,
     Growth,
     TableGrowth,
 )
-from envbuild.records.demand import Demand
 from envbuild.schema.read import read_schema
 from envbuild.signal.amplify.guided import (
     Guide,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from envbuild.errors import GoldError
-from envbuild.records.demand import Site
+from envbuild.records.corpus import Schema
 from envbuild.records.execution import QueryResult, Value
-from envbuild.records.schema import Schema
+from envbuild.records.signal import Site
 from envbuild.signal.amplify.scenarios import Scene, Stage, Values
 from envbuild.signal.amplify.tables import TableRows, Workspace
 from envbuild.signal.mutants import Mutant, draw_mutants
@@ -27,7 +27,7 @@ from envbuild.sql.undetermined.tie_breaks import (
 from envbuild.sql.undetermined.windows import break_window_ties
 from envbuild.sql.verdicts import equal_bag
 
-MOST_TIED = 40
+MAX_TIED = 40
 """Groups looked at when a tie is broken; more singles than that are left tied."""
 _PLAIN = ("=", "!=", "<", "<=", ">", ">=")
 
@@ -79,7 +79,7 @@ def group_counts(scene: Scene, connection: Connection) -> list[tuple[int, Values
                 tests.append(f"{_named(scene, condition.site)} {condition.op} ?")
                 bound.append(condition.values[0])
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    order = f" GROUP BY {listed} ORDER BY count(*) {frame.counted}, {listed} LIMIT {MOST_TIED}"
+    order = f" GROUP BY {listed} ORDER BY count(*) {frame.counted}, {listed} LIMIT {MAX_TIED}"
     sql = f"SELECT count(*), {listed} FROM {sources}{where}{order}"
     roots = [scene.class_of(site) for site in keys]
     return [
@@ -94,7 +94,7 @@ def _named(scene: Scene, site: Site) -> str:
 
 
 _RANDOM = re.compile("random", re.IGNORECASE)
-MOST_ROWS_KEPT = 1000
+MAX_ROWS_KEPT = 1000
 """Rows of a gold's result that is kept until its tables change."""
 
 
@@ -129,7 +129,7 @@ class Watch:
         if known is not None and known[0] == states:
             return known[1]
         result = self.run(sql)
-        if len(result.rows) <= MOST_ROWS_KEPT:
+        if len(result.rows) <= MAX_ROWS_KEPT:
             self._results[sql] = states, result
         return result
 
@@ -191,9 +191,9 @@ class Watch:
                     yield sql, known
 
 
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 """Batches in a row that kill nothing before a gold is given up."""
-MOST_MUTANTS = 3
+MAX_MUTANTS = 3
 """Survivors whose own scenarios one batch plays."""
 BATCH_ROWS = 8
 """Rows of a batch that follows no scenario."""
@@ -237,7 +237,7 @@ class Guide:
         """Adds batches for one gold until nothing survives or too many batches fail."""
         hunt.alive = self.watch.alive(hunt.sql, hunt.mutants, range(len(hunt.mutants)))
         failures = 0
-        while hunt.alive and failures < MOST_FAILURES:
+        while hunt.alive and failures < MAX_FAILURES:
             mark = self.workspace.mark("batch")
             self._batch(hunt, failures)
             alive = hunt.alive
@@ -272,7 +272,7 @@ class Guide:
     def _play_mutants(self, hunt: Hunt) -> None:
         chosen = list(hunt.alive)
         self.rng.shuffle(chosen)
-        for number in chosen[:MOST_MUTANTS]:
+        for number in chosen[:MAX_MUTANTS]:
             for scene in self._scenes(hunt, number)[:2]:
                 self.stage.group(scene, scene.frame.siblings, lead=True)
                 self._miss(scene)

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
 from envbuild.materialize.values import affinity_of
-from envbuild.records.demand import Condition, Demand
+from envbuild.records.corpus import Column, ForeignKey, Schema
 from envbuild.records.execution import Value
-from envbuild.records.schema import Column, ForeignKey, Schema
+from envbuild.records.signal import Condition, Demand
 from envbuild.signal.amplify.columns import LABELLED_COLUMNS, ColumnPlan, Probe, plan_column
-from envbuild.signal.amplify.tables import MOST_ROWS_READ, Key, Link, TableRows, Workspace
+from envbuild.signal.amplify.tables import MAX_ROWS_READ, Key, Link, TableRows, Workspace
 from envbuild.sql.connect import iter_rows, quote_name
 from envbuild.sql.text.tokens import iter_code
 from envbuild.sql.trees.predicates import read_check
@@ -273,7 +273,7 @@ def _orphans(workspace: Workspace, key: ForeignKey) -> list[tuple[Value, ...]]:
         f" AND ({', '.join(f'+{name}' for name in child)}) NOT IN"
         f" (SELECT {', '.join(parent)} FROM {quote_name(key.parent)}"
         f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in parent)})"
-        f" LIMIT {MOST_ROWS_READ}"
+        f" LIMIT {MAX_ROWS_READ}"
     )
     try:
         return list(iter_rows(workspace.connection, sql))

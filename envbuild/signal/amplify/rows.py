@@ -13,7 +13,7 @@ DEEPEST = 4
 CONTEST = 3
 """Parents drawn for one reference, of which the most popular is taken: some have many children,
 the least popular third next to none."""
-MOST_ORPHANS = 0.25
+MAX_ORPHANS = 0.25
 """Largest share of new references that point at no row, however many of the source's do."""
 LOOSE = 0.12
 """Share of values outside the other side of a join that no foreign key declares."""
@@ -135,7 +135,7 @@ class RowMaker:
 
     def _orphaned(self, table: TableRows, link: Link) -> bool:
         share = len(link.orphans) / table.total if link.orphans else 0.0
-        return bool(share) and self.rng.random() < min(share, MOST_ORPHANS)
+        return bool(share) and self.rng.random() < min(share, MAX_ORPHANS)
 
     def _parent(self, table: TableRows, link: Link, chosen: Fixed, depth: int) -> int | None:
         pairs = list(zip(link.positions, link.parent_positions, strict=True))

@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
-from envbuild.records.demand import Condition, Frame, Site
 from envbuild.records.execution import Value
+from envbuild.records.signal import Condition, Frame, Site
 from envbuild.signal.amplify.columns import ColumnPlan, Kind, fresh_value, moved_day, stored, word
 from envbuild.signal.amplify.rows import Fixed, RowMaker, weighted
 from envbuild.signal.amplify.tables import TableRows, Workspace

@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from envbuild.materialize.values import affinity_of
+from envbuild.records.corpus import Schema, Table
 from envbuild.records.execution import Value
-from envbuild.records.schema import Schema, Table
 from envbuild.signal.amplify.columns import BUILT_IN_COLLATIONS, ColumnPlan
 from envbuild.sql.connect import ROW_REFUSALS, Connection, iter_rows, quote_name
 
@@ -191,7 +191,7 @@ class Workspace:
             self.tables[key].state = state
 
 
-MOST_ROWS_READ = 5000
+MAX_ROWS_READ = 5000
 """Rows of a table that are looked at; a larger table is sampled evenly by rowid."""
 
 
@@ -223,9 +223,9 @@ def _open_table(connection: Connection, table: Table) -> TableRows:
     rows.keys = [Key(positions) for positions in keys]
     ((rows.total,),) = iter_rows(connection, f"SELECT count(*) FROM {target}")
     where = ""
-    if rows.total > MOST_ROWS_READ and not table.without_rowid:
-        where = f" WHERE rowid % {rows.total // MOST_ROWS_READ + 1} = 0"
-    rows.load(_sampled(connection, names, f"FROM {target}{where} LIMIT {MOST_ROWS_READ}"))
+    if rows.total > MAX_ROWS_READ and not table.without_rowid:
+        where = f" WHERE rowid % {rows.total // MAX_ROWS_READ + 1} = 0"
+    rows.load(_sampled(connection, names, f"FROM {target}{where} LIMIT {MAX_ROWS_READ}"))
     if rows.counter is not None and rows.total > rows.original:
         sql = f"SELECT max({quote_name(names[rows.counter])}) FROM {target}"
         ((largest,),) = iter_rows(connection, sql)

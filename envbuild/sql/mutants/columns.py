@@ -5,7 +5,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from envbuild.records.schema import Table
+from envbuild.records.corpus import Table
 from envbuild.sql.mutants.edits import Edit, dropped, swap, without
 from envbuild.sql.mutants.places import clause_of, column_swaps, name_of
 from envbuild.sql.mutants.proofs import group_term_is_idle

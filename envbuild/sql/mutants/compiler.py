@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import apsw
 
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 
 
 class Compiler:

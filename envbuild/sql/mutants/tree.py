@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlglot import exp
 
 from envbuild.errors import GoldError
-from envbuild.records.schema import Column, Schema, Table
+from envbuild.records.corpus import Column, Schema, Table
 from envbuild.sql.trees.parse import parse_statement
 
 E = TypeVar("E", bound=exp.Expr)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from envbuild.records.demand import Clause, Condition, Extreme, Frame, Site
+from envbuild.records.signal import Clause, Condition, Extreme, Frame, Site
 from envbuild.sql.trees.origins import MIXED, Origin
 
-MOST_SOURCES = 40
+MAX_SOURCES = 40
 """Table occurrences a frame may hold: CTEs that use each other twice would double it each time."""
-MOST_SIBLINGS = 40
+MAX_SIBLINGS = 40
 """More rows than this are not made for one group bound."""
 
 
@@ -124,7 +124,7 @@ class Draft:
     @property
     def full(self) -> bool:
         """True when no further occurrence is taken in."""
-        return len(self.sources) >= MOST_SOURCES
+        return len(self.sources) >= MAX_SOURCES
 
     def set_group(self, keys: tuple[Site, ...]) -> None:
         """The query's grouping, unless a query inside has one already."""
@@ -143,7 +143,7 @@ class Draft:
         wanted = int(max(numbers)) + (op in (">", "!=") or left.kind == "rank")
         if left.kind == "count" and op in ("<", "<="):
             wanted = 1
-        self.siblings = max(self.siblings, min(wanted, MOST_SIBLINGS))
+        self.siblings = max(self.siblings, min(wanted, MAX_SIBLINGS))
         if left.kind == "count":
             self.distinct.extend(left.counts)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.sql.trees.parse import parse_statement
 from envbuild.sql.trees.schema_columns import SchemaColumns, schema_columns
 from envbuild.sql.trees.sources import Key, Origin, Scope, Tracing

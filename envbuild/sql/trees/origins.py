@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from envbuild.records.demand import Extreme, Site
 from envbuild.records.execution import Value
+from envbuild.records.signal import Extreme, Site
 
 PASSED = (exp.Paren, exp.Alias, exp.Cast, exp.TryCast, exp.Round, exp.Coalesce, exp.Collate)
 """Expressions that leave a value recognisable: the first argument is followed."""

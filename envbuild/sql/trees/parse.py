@@ -8,14 +8,14 @@ from sqlglot.errors import SqlglotError
 
 from envbuild.sql.text.tokens import Kind, iter_code
 
-MOST_DOUBLINGS = 10
+MAX_DOUBLINGS = 10
 """Doublings of its time from which on sqlglot is not asked: a thousand times the usual."""
 _SQLITE = SQLite()
 
 
 def parse_statement(sql: str) -> exp.Expr | None:
     """The tree of the first statement; None where sqlglot cannot read it, or not soon."""
-    if sql.lower().count("join") + sql.count("(") > MOST_DOUBLINGS < count_doublings(sql):
+    if sql.lower().count("join") + sql.count("(") > MAX_DOUBLINGS < count_doublings(sql):
         return None
     try:
         trees = _SQLITE.parse(sql)

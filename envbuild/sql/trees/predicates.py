@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from envbuild.records.demand import Clause, Demand, Frame, Site
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
+from envbuild.records.signal import Clause, Demand, Frame, Site
 from envbuild.sql.trees.frames import Draft, Relation, Scope
 from envbuild.sql.trees.origins import MIXED, Origin, descends
 from envbuild.sql.trees.parse import parse_statement
 from envbuild.sql.trees.requirements import ConditionReader
 
-MOST_PARTS = 24
+MAX_PARTS = 24
 """Parts of one query that are looked at beside the whole."""
 
 
@@ -47,7 +47,7 @@ class _Walker(ConditionReader):
         self.tables = {table.name.lower(): table for table in schema.tables}
 
     def demand(self, first: Draft) -> Demand:
-        frames = [d.frozen() for d in (first, *self.extra[:MOST_PARTS]) if d.sources]
+        frames = [d.frozen() for d in (first, *self.extra[:MAX_PARTS]) if d.sources]
         unique: list[Frame] = []
         for frame in frames:
             if frame not in unique:

@@ -2,8 +2,8 @@
 
 from sqlglot import exp
 
-from envbuild.records.demand import Clause, Condition, Site
 from envbuild.records.execution import Value
+from envbuild.records.signal import Clause, Condition, Site
 from envbuild.sql.trees.comparisons import Comparison, compared, split_condition
 from envbuild.sql.trees.frames import Draft, Relation, Scope
 from envbuild.sql.trees.origins import MIXED, Origin, origin_of

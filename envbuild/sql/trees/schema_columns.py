@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from envbuild.records.schema import Schema
+from envbuild.records.corpus import Schema
 from envbuild.sql.names import fold_name
 from envbuild.sql.trees.parse import parse_statement
 

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from envbuild.records.corpus import Schema
 from envbuild.records.execution import Limits, Row, Rows, Value
-from envbuild.records.schema import Schema
 from envbuild.sql.connect import Connection, iter_rows, open_read_only, quote_name
 from envbuild.sql.executor import Session
 from envbuild.sql.names import fold_name

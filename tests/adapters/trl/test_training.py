@@ -23,7 +23,7 @@ from envbuild.episode.chat import HubTokenizer
 from envbuild.episode.prompts import load_prompts
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.errors import ConfigurationError
-from envbuild.records.curriculum import Schedule
+from envbuild.records.manifest import Schedule
 from envbuild.sql.connect import VERSIONS
 from tests.adapters.questions import (
     QUESTIONS,
