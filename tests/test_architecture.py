@@ -31,7 +31,7 @@ HOMES = {
     "apsw": {"sql"},
     "sqlite3": set(),
     "pyarrow": {"io", "corpora", "manifest", "materialize", "buckets", "curriculum", "adapters"},
-    "duckdb": {"io"},
+    "duckdb": {"io", "manifest"},
     "jinja2": {"io"},
     "datasets": {"corpora", "adapters"},
     "tqdm": {"cli"},

@@ -29,7 +29,7 @@ from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import atomic_path, sha256_file, write_bytes, write_text, writing
 from envbuild.io.parquet import open_parquet, write_batches
 from envbuild.manifest.layout import GOLD_FILE, ROWS_FILE
-from envbuild.manifest.read import Manifest
+from envbuild.manifest.read import Manifest, select_rows
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 
@@ -52,6 +52,7 @@ _SETTINGS = {
     "to": "layout (--to)",
     "manifest_sha256": "manifest",
     "schedule_sha256": "schedule",
+    "where": "--where",
     "preset": "--preset",
     "schema": "--schema",
     "prompts_sha256": "wording (--prompts)",
@@ -77,6 +78,8 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Rows a file."""
     left_out: dict[str, int] = {}
     """Rows that are neither trainable nor of a test split, by reason."""
+    where: str = ""
+    """Expression that every row satisfies; all do where it is empty."""
     manifest_sha256: str
     scheduled: bool
     """The training rows are those of a schedule, in its order."""
@@ -96,16 +99,18 @@ def export_manifest(
     preset: str = "default",
     schema: str = "withheld",
     schedule: Path | None = None,
+    where: str = "",
     replace: bool = False,
 ) -> Exported:
     """Writes the manifest of `rollouts` to `out` in the layout called `to`.
 
     `preset` and `schema` are the episodes': they decide the prompt and travel with every row.
-    Training rows follow `schedule` (default: the manifest's own schedule.parquet, where there is
-    one); they are rows that may be trained on (`untrainable_rows`). Raises UnknownNameError for
-    another layout; ConfigurationError where the schedule is of another manifest or draws a row that
-    must not be trained on, and where `out` holds an export of other settings or inputs, or files
-    of its names, unless `replace` says that these then go.
+    Rows are those that `where` selects, see `select_rows`. Training rows follow `schedule`
+    (default: the manifest's own schedule.parquet, where there is one); they are rows that may be
+    trained on (`untrainable_rows`). Raises UnknownNameError for another layout; ConfigurationError
+    where the schedule is of another manifest or draws a row that must not be trained on or is not
+    selected, and where `out` holds an export of other settings or inputs, or files of its names,
+    unless `replace` says that these then go.
     """
     if to not in LAYOUTS:
         raise UnknownNameError("export layout", to, LAYOUTS)
@@ -116,10 +121,20 @@ def export_manifest(
     ordered = None if path is None else _read_schedule(path, rollouts)
     reasons = Counter(rollouts.untrainable.values())
     del reasons[TEST_SPLIT]
+    splits = rollouts.splits
+    if where:
+        selected = set(select_rows(manifest, where))
+        splits = {split: [i for i in ids if i in selected] for split, ids in splits.items()}
+        reasons["not_selected"] = sum(map(len, rollouts.splits.values())) - sum(
+            map(len, splits.values())
+        )
+        if ordered is not None:
+            _check_selected(ordered, selected, where)
     exported = Exported(
         to=to,
         files={},
-        left_out=dict(sorted(reasons.items())),
+        left_out=dict(sorted((+reasons).items())),
+        where=where,
         manifest_sha256=digest,
         scheduled=ordered is not None,
         schedule_sha256="" if path is None else sha256_file(path),
@@ -133,12 +148,12 @@ def export_manifest(
     else:
         _check_out(out, exported)
     if to == "datasets":
-        files = _write_hub(rollouts, out)
+        files = _write_hub(manifest, splits, out)
     else:
         layout = cast(Layout, importlib.import_module(LAYOUTS[to]))
         blank = Ticket(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
         files = {}
-        for split, rows in _tickets(rollouts.splits, ordered, blank).items():
+        for split, rows in _tickets(splits, ordered, blank).items():
             if rows:
                 name = f"{split}.{_suffix(to)}"
                 files[name] = _write(out / name, layout, _asked(rollouts, rows, split))
@@ -222,6 +237,15 @@ def _read_schedule(path: Path, rollouts: Rollouts) -> OrderedSchedule:
     return ordered
 
 
+def _check_selected(ordered: OrderedSchedule, selected: set[str], where: str) -> None:
+    for row in ordered.rows:
+        if row.row_id not in selected:
+            raise ConfigurationError(
+                f"the schedule draws {row.row_id}, which --where {where!r} does not select; run "
+                "`envbuild pool --write` again with this --where"
+            )
+
+
 def _tickets(
     splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None, blank: Ticket
 ) -> dict[str, list[Ticket]]:
@@ -294,12 +318,13 @@ def _batches(layout: Layout, asked: Iterable[Asked]) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_pylist(chunk, schema=layout.SCHEMA)
 
 
-def _write_hub(rollouts: Rollouts, out: Path) -> dict[str, int]:
+def _write_hub(
+    manifest: Manifest, splits: Mapping[str, Sequence[str]], out: Path
+) -> dict[str, int]:
     """Questions and answers a split, and the gold results, as three configurations."""
-    manifest = rollouts.manifest
     table = open_parquet(manifest.root / ROWS_FILE).read()
     files, counts = {}, {}
-    for split, ids in rollouts.splits.items():
+    for split, ids in splits.items():
         if not ids:
             continue
         questions, answers = hub.split_columns(table.filter(pc.field("row_id").isin(ids)))

@@ -28,6 +28,7 @@ from envbuild.cli.options import (
     QuietOption,
     RerunGoldsOption,
     SeedOption,
+    WhereOption,
     file_option,
     folder_option,
 )
@@ -60,6 +61,7 @@ def rollout(
     row: Annotated[
         list[str] | None, Option(metavar="ID", help="This row only; repeatable.")
     ] = None,
+    where: WhereOption = "",
     preset: PresetOption = "default",
     evaluation: Annotated[
         bool,
@@ -101,7 +103,7 @@ def rollout(
     from envbuild.rollout.run import choose_rows
 
     env = _open(manifest, preset, full_schema, prompts, seed, rerun_golds, evaluation=evaluation)
-    chosen = choose_rows(env, rows=rows, named=row or ())
+    chosen = choose_rows(env, rows=rows, named=row or (), where=where)
     given = {"temperature": temperature, "top_p": top_p, "top_k": top_k}
     sampling = msgspec.structs.replace(
         EVALUATION_SAMPLING if evaluation else Sampling(),
@@ -126,7 +128,7 @@ def rollout(
         asyncio.run(_roll_out(env, chosen, client, journal, todo, options, trace, quiet))
         count = journal.seal()
         unanswered = len(journal.unanswered)
-    _report(out, count, unanswered, json=json)
+    _report(out, where, count, unanswered, json=json)
     if unanswered:
         warn(
             f"the server failed {counted(unanswered, 'episode')}: not scored, and the same command "
@@ -216,7 +218,7 @@ def _configuration(
     }
 
 
-def _report(out: Path, count: int, unanswered: int, *, json: bool) -> None:
+def _report(out: Path, where: str, count: int, unanswered: int, *, json: bool) -> None:
     from collections import Counter
 
     from envbuild.io.episodes import iter_episodes
@@ -241,6 +243,7 @@ def _report(out: Path, count: int, unanswered: int, *, json: bool) -> None:
 
     document = {
         "out": str(out),
+        "where": where,
         "episodes": count,
         "ended_by": summary,
         "mean_turns": mean,

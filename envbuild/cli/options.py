@@ -11,6 +11,8 @@ import msgspec
 from typer import Argument, Option
 from typer.models import ArgumentInfo
 
+from envbuild.pipeline.config import WHERE
+
 
 def _check_engine(name: str) -> str:
     """What is no engine, or not installed, is said before anything runs."""
@@ -79,6 +81,7 @@ RerunGoldsOption = Annotated[
     ),
 ]
 HtmlOption = Annotated[Path | None, file_option("One self-contained page.")]
+WhereOption = Annotated[str, Option(metavar="SQL", help=WHERE)]
 ReplaceOption = Annotated[
     bool, Option("--replace", help="Remove a manifest there of other settings or inputs.")
 ]

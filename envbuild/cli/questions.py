@@ -20,6 +20,7 @@ from envbuild.cli.options import (
     RerunGoldsOption,
     SeedOption,
     ShardOption,
+    WhereOption,
     WorkersOption,
     folder_option,
     names_of,
@@ -378,7 +379,8 @@ def pool(
     The pool is filled by bucket shares, kept apart from test rows by schema and by question, and
     drawn by a length curriculum. Exit 1: a bucket cannot fill its share of the pool, or the step
     shown wants more of it than there is. --suggest prints a schedule that the rows offered can
-    fill, under the same --test, --styles and --min-signal.
+    fill, under the same --test and --where. An expression that is NULL for a row keeps it out:
+    `--where "coalesce(signal, 1) >= 0.3"` keeps the rows that were not measured.
 
     Example: envbuild pool manifest/ --schedule synsql --step 900
     """
@@ -399,8 +401,7 @@ def pool(
     choice = PoolChoice(
         size=settings.size,
         seed=seed,
-        styles=names_of(",".join(settings.styles)),
-        min_signal=settings.min_signal,
+        where=settings.where,
         weigh_by_signal=settings.weigh_by_signal,
         borrow=settings.borrow,
     )
@@ -439,6 +440,7 @@ def pool(
             "buckets": [
                 {**msgspec.to_builtins(fill), "lacking": fill.lacking} for fill in filled.fills
             ],
+            "where": settings.where,
             "left_out": filled.left_out,
             "test_rows": filled.test_rows,
             "unmeasured": filled.unmeasured,
@@ -564,6 +566,7 @@ def export(
         str, Option(help="withheld, or full: the DDL is in the prompt.")
     ] = "withheld",
     prompts: Annotated[Path | None, Option(help="TOML file that replaces the prompts.")] = None,
+    where: WhereOption = "",
     replace: Annotated[
         bool, Option("--replace", help="Remove an export there of other settings or inputs.")
     ] = False,
@@ -592,6 +595,7 @@ def export(
         preset=preset,
         schema=schema,
         schedule=schedule,
+        where=where,
         replace=replace,
     )
     if not rollouts.splits["train"]:

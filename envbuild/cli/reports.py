@@ -13,6 +13,7 @@ from envbuild.cli.options import (
     JsonOption,
     RerunGoldsOption,
     SeedOption,
+    WhereOption,
     file_option,
     folder_option,
 )
@@ -57,6 +58,7 @@ def evaluate(
     manifest: Annotated[
         Path | None, Option(help="Of the episodes; default: the one they were made with.")
     ] = None,
+    where: WhereOption = "",
     rows: Annotated[
         int | None, Option(min=1, help="A seeded sample of this many; default: every one.")
     ] = None,
@@ -83,13 +85,15 @@ def evaluate(
     from envbuild.io.files import write_bytes, write_text
 
     if predictions is not None:
+        if where:
+            raise UsageError("--where is over a manifest's columns, and --predictions have none")
         run = evaluate_predictions(
             source, predictions, benchmark=benchmark, keys=keys, rows=rows, seed=seed
         )
         folder = out
     else:
         run = evaluate_episodes(
-            source, manifest=manifest, rows=rows, seed=seed, rerun_golds=rerun_golds
+            source, manifest=manifest, where=where, rows=rows, seed=seed, rerun_golds=rerun_golds
         )
         folder = out or source
     found = run.evaluation
@@ -104,7 +108,12 @@ def evaluate(
     if metrics is not None:
         lines = (msgspec.json.encode(metric) + b"\n" for metric in iter_metrics(found))
         write_bytes(metrics, b"".join(lines))
-    emit("evaluate", {"evaluation": found}, lambda: _show_evaluation(found), json=json)
+    emit(
+        "evaluate",
+        {"where": where, "evaluation": found},
+        lambda: _show_evaluation(found),
+        json=json,
+    )
     end(findings=found.scores[0].unscored)
 
 

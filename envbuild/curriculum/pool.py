@@ -17,11 +17,11 @@ from envbuild.curriculum.held_out import TEST_SPLIT, untrainable_rows
 from envbuild.curriculum.schedule import EVERYTHING, apportion, exact, largest_total
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import UsageError
-from envbuild.manifest.read import open_manifest
+from envbuild.manifest.read import open_manifest, select_rows
 from envbuild.records.corpus import EVALUATION_SPLITS
 from envbuild.records.manifest import BucketFill, Schedule
 
-_COLUMNS = ("row_id", "style", "bucket", "masked_length", "signal")
+_COLUMNS = ("row_id", "bucket", "masked_length", "signal")
 
 
 class PoolChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +30,8 @@ class PoolChoice(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
     """Questions wanted; None: the most for which every bucket can give its share."""
     seed: int = 0
-    styles: tuple[str, ...] = ()
-    """Phrasings to keep; empty keeps all."""
-    min_signal: float | None = None
-    """Rows measured below it stay out; rows not measured stay in, counted."""
+    where: str = ""
+    """Expression that a row must satisfy, see `select_rows`; empty keeps all."""
     weigh_by_signal: bool = False
     """Where a bucket has more rows than its share wants, a row's chance follows its signal."""
     borrow: bool = False
@@ -89,7 +87,7 @@ class Offered(NamedTuple):
     """The rows of a manifest that a pool may be filled with."""
 
     rows: pl.DataFrame
-    """row_id, style, bucket, masked_length, signal."""
+    """row_id, bucket, masked_length, signal."""
     left_out: Counter[str]
     """The other rows, by reason."""
     test_rows: int
@@ -106,7 +104,11 @@ def offered_rows(manifest: Path, choice: PoolChoice, *, test: Sequence[Path] = (
     left_out = Counter(reasons.values())
     test_rows = left_out[TEST_SPLIT] + sum(len(other.rows) for other in others)
     frame = cast(pl.DataFrame, pl.from_arrow(opened.columns(*_COLUMNS)))
-    rows = _keep(frame.filter(~pl.col("row_id").is_in(list(reasons))), choice, left_out)
+    rows = frame.filter(~pl.col("row_id").is_in(list(reasons)))
+    if choice.where:
+        kept = rows.filter(pl.col("row_id").is_in(select_rows(opened, choice.where)))
+        left_out["not_selected"] += rows.height - kept.height
+        rows = kept
     if rows.is_empty():
         raise UsageError(
             f"no row of the manifest may be trained on ({_counted(left_out)}); rows of the splits "
@@ -119,23 +121,6 @@ def lengths_a_bucket(rows: pl.DataFrame) -> dict[str, list[int]]:
     """The column `masked_length` a value of `bucket`, shortest bucket first."""
     lengths: dict[str, list[int]] = dict(rows.group_by("bucket").agg("masked_length").iter_rows())
     return dict(sorted(lengths.items(), key=lambda entry: (min(entry[1]), entry[0])))
-
-
-def _keep(rows: pl.DataFrame, choice: PoolChoice, left_out: Counter[str]) -> pl.DataFrame:
-    if choice.styles:
-        known = sorted(set(rows["style"]) - {""})
-        for style in choice.styles:
-            if style not in known:
-                names = ", ".join(known) or "none: this manifest has one phrasing a question"
-                raise UsageError(f"no phrasing {style!r} in the manifest; it has {names}")
-        kept = rows.filter(pl.col("style").is_in(choice.styles))
-        left_out["other_style"] += rows.height - kept.height
-        rows = kept
-    if choice.min_signal is not None:
-        kept = rows.filter(pl.col("signal").is_null() | (pl.col("signal") >= choice.min_signal))
-        left_out["low_signal"] += rows.height - kept.height
-        rows = kept
-    return rows
 
 
 def _fill(

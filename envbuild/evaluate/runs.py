@@ -24,7 +24,7 @@ from envbuild.io.episodes import (
     read_configuration,
 )
 from envbuild.manifest.judging import Judging
-from envbuild.manifest.read import Manifest, open_manifest
+from envbuild.manifest.read import Manifest, open_manifest, select_rows
 from envbuild.records.corpus import DatabaseRecord, Question, Reject, counted
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
@@ -52,18 +52,23 @@ def evaluate_episodes(
     folder: Path,
     *,
     manifest: Path | None = None,
+    where: str = "",
     rows: int | None = None,
     seed: int = 0,
     rerun_golds: bool = False,
 ) -> EvaluationRun:
     """EX, behaviour, exploration and literals of the episodes in `folder`.
 
-    `rows` keeps the episodes of that many questions, drawn by `seed`; None keeps all.
-    `rerun_golds`: see `Judging`. Raises CorpusFolderError where the folder or its manifest is
-    missing, or its golds are another SQLite's; CorpusError where a database has changed.
+    `where` keeps the episodes of the rows that it selects, see `select_rows`; of these, `rows`
+    keeps that many questions, drawn by `seed`; None keeps all. `rerun_golds`: see `Judging`.
+    Raises CorpusFolderError where the folder or its manifest is missing, or its golds are another
+    SQLite's; CorpusError where a database has changed.
     """
     opened = open_manifest(manifest or manifest_of(folder))
     episodes = list(iter_episodes(folder))
+    if where:
+        selected = set(select_rows(opened, where))
+        episodes = [episode for episode in episodes if episode.row_id in selected]
     chosen = set(draw_questions([e.row_id for e in episodes], rows=rows, seed=seed))
     kept = [episode for episode in episodes if episode.row_id in chosen]
     judged = list(_judge(opened, kept, rerun_golds=rerun_golds))
@@ -73,6 +78,7 @@ def evaluate_episodes(
         name=folder.resolve().name,
         said=f"{counted(len(kept), 'episode')} of {counted(len(chosen), 'row')}"
         + _sampled(rows, episodes, chosen)
+        + (f" where {where}" if where else "")
         + (BY_QUESTION if len(kept) > len({verdict.key for verdict in verdicts}) else ""),
         episodes=kept,
         judged=judged,

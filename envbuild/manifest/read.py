@@ -13,7 +13,7 @@ from typing import Any, overload
 import msgspec
 import pyarrow as pa
 
-from envbuild.errors import CorpusFolderError, UnknownNameError
+from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import iter_records, open_parquet
 from envbuild.manifest.layout import GOLD_FILE, MANIFEST_FILE, PARTS_FOLDER, READABLE, ROWS_FILE
 from envbuild.records.execution import Limits
@@ -49,6 +49,35 @@ def open_manifest(path: Path) -> Manifest:
             f"this version reads {' and '.join(READABLE)}"
         )
     return Manifest(root, index)
+
+
+def select_rows(manifest: Manifest, where: str) -> list[str]:
+    """Sorted ids of the rows for which `where` is true, a DuckDB expression over the columns.
+
+    Every row where it is empty. A row for which it is NULL is not selected, as one that was not
+    measured is not by `signal >= 0.3`: `coalesce(signal, 1) >= 0.3` selects it. The expression
+    reads no file. Raises UsageError where it is none, or selects nothing.
+    """
+    if not where:
+        return list(manifest.row_ids)
+    import duckdb
+    from pyarrow.dataset import dataset
+
+    closed = {"enable_external_access": "false", "python_enable_replacements": "false"}
+    file = manifest.root / ROWS_FILE
+    with duckdb.connect(config={**closed, "lock_configuration": "true"}) as database:
+        try:
+            rows = database.from_arrow(dataset(file)).filter(where)
+            found = sorted(row_id for (row_id,) in rows.project("row_id").fetchall())
+        except duckdb.Error as e:
+            reason = str(e).strip().splitlines()[0]
+            raise UsageError(
+                f"--where takes one DuckDB expression over the columns "
+                f"{', '.join(open_parquet(file).schema_arrow.names)}; {where!r} is none: {reason}"
+            ) from e
+    if not found:
+        raise UsageError(f"--where {where!r} selects none of the {len(manifest.rows):,} rows")
+    return found
 
 
 class Manifest:

@@ -15,6 +15,7 @@ from envbuild.errors import ConfigurationError
 FORMAT = "envbuild.pipeline/1"
 STAGES = ("materialize", "preflight", "buckets", "manifest", "pool")
 """In running order."""
+WHERE = "Only rows for which this DuckDB expression over the manifest's columns is true."
 DEMO = "demo:"
 """The source path that means: the corpora that ship with the package."""
 DEMO_NAMES = ("demo_sqale", "demo_synsql", "demo_bird")
@@ -122,10 +123,7 @@ class PoolOptions(_Section, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    styles: Annotated[tuple[str, ...], _field("Phrasings to keep, comma-separated.")] = ()
-    min_signal: (
-        Annotated[float, Meta(description="Leave out rows measured below this.", ge=0, le=1)] | None
-    ) = None
+    where: Annotated[str, _field(WHERE, metavar="SQL")] = ""
     weigh_by_signal: Annotated[bool, _field("Prefer rows with more signal.")] = False
     borrow: Annotated[bool, _field("Fill what a bucket lacks from the nearest one.")] = False
 

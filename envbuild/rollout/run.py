@@ -13,6 +13,7 @@ from envbuild.environment import Environment
 from envbuild.episode.text_episode import TextEpisode
 from envbuild.errors import UsageError
 from envbuild.io.episodes import EpisodeJournal
+from envbuild.manifest.read import select_rows
 from envbuild.records.episode import Completion, Episode, TextRequest
 from envbuild.rollout.client import CompletionError, ServerUnreachableError, sampling_seed
 from envbuild.rollout.unanswered import end_unanswered
@@ -138,15 +139,17 @@ def _raise_first(workers: Sequence["asyncio.Task[None]"], *, kept: int) -> None:
 
 
 def choose_rows(
-    env: Environment, *, rows: int | None = None, named: Sequence[str] = ()
+    env: Environment, *, rows: int | None = None, named: Sequence[str] = (), where: str = ""
 ) -> list[str]:
     """The rows to roll out: those named, else `rows` drawn by the environment's seed, else all.
+
+    `where` draws among the rows that it selects, see `select_rows`.
 
     Raises UnknownNameError for a row that the manifest does not hold, UsageError without any.
     """
     if named:
         return [env.row(name).row_id for name in named]
-    ids = list(env.manifest.row_ids)
+    ids = select_rows(env.manifest, where)
     if not ids:
         raise UsageError("the manifest holds no rows: there is nothing to roll out")
     if rows is None or rows >= len(ids):

@@ -109,8 +109,10 @@ def test_signal_filters_and_weighs(tmp_path: Path) -> None:
     ]
     folder = write_manifest(tmp_path / "m", rows)
     none = load_schedule("none")
-    kept = build_pool(folder, none, PoolChoice(min_signal=0.5))
-    assert kept.left_out == {"low_signal": 200} and kept.unmeasured == 40
+    kept = build_pool(folder, none, PoolChoice(where="coalesce(signal, 1) >= 0.5"))
+    assert kept.left_out == {"not_selected": 200} and kept.unmeasured == 40
+    measured = build_pool(folder, none, PoolChoice(where="signal >= 0.5"))
+    assert measured.left_out == {"not_selected": 240} and measured.unmeasured == 0
     weighed = build_pool(folder, none, PoolChoice(size=100, weigh_by_signal=True))
     low = sum(int(row_id[1:]) % 2 for row_id in weighed.rows["all"])
     assert 2 <= low <= 20  # about 100 * 200*0.05 / (160*0.95 + 40*0.45 + 200*0.05) = 6
@@ -123,10 +125,10 @@ def test_styles_pick_phrasings(tmp_path: Path) -> None:
         for style in ("casual", "verbose")
     ]
     folder = write_manifest(tmp_path / "m", rows)
-    pool = build_pool(folder, load_schedule("none"), PoolChoice(styles=("casual",)))
+    pool = build_pool(folder, load_schedule("none"), PoolChoice(where="style = 'casual'"))
     assert pool.size == 20 and all(r.endswith("casual") for r in pool.rows["all"])
-    with pytest.raises(UsageError, match="casual, verbose"):
-        build_pool(folder, load_schedule("none"), PoolChoice(styles=("cozy",)))
+    with pytest.raises(UsageError, match="selects none of the 40 rows"):
+        build_pool(folder, load_schedule("none"), PoolChoice(where="style = 'cozy'"))
 
 
 def test_train_never_shares_a_schema_or_a_question_with_test(tmp_path: Path) -> None:
