@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-import msgspec
-
+from envbuild.io.pages import embed_json
 from envbuild.records.episode import Episode
 from envbuild.records.evaluation import Evaluation, QuestionVerdict
 
@@ -59,9 +58,3 @@ def render_page(
     }
     template = files("envbuild.evaluate").joinpath("page.html").read_text(encoding="utf-8")
     return template.replace("@DOCUMENT@", embed_json(document))
-
-
-def embed_json(document: object) -> str:
-    """JSON that can stand inside a script element whatever its strings hold."""
-    text = msgspec.json.encode(document).decode()
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

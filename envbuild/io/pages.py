@@ -1,9 +1,9 @@
 """Self-contained HTML pages from Jinja2 templates: no network, no other file."""
 
-import json
 from functools import cache
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 SERIES = 6
@@ -17,7 +17,7 @@ def render_page(template: str, **values: object) -> str:
 
 def embed_json(document: object) -> Markup:
     """JSON that can stand inside a script element whatever its strings hold."""
-    text = json.dumps(document, ensure_ascii=False).replace("<", "\\u003c")
+    text = msgspec.json.encode(document).decode().replace("<", "\\u003c")
     return Markup(text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 

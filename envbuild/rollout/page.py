@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from envbuild.evaluate.page import embed_json
+from envbuild.io.pages import embed_json
 from envbuild.records.episode import Episode, RewardBreakdown
 from envbuild.records.manifest import ManifestRow
 

@@ -8,9 +8,10 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.corpora.source import read_source
-from envbuild.evaluate.page import embed_json, render_page
+from envbuild.evaluate.page import render_page
 from envbuild.evaluate.report import chart_groups
 from envbuild.evaluate.runs import EvaluationRun, evaluate_predictions
+from envbuild.io.pages import embed_json
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.records.execution import Verdict
 from envbuild.sql.executor import Session
