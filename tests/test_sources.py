@@ -93,7 +93,7 @@ def test_bird_reads_the_questions_beside_its_databases_alone(tmp_path: Path) -> 
     write_spider(tmp_path / "spider")
     source = read_source(tmp_path, "bird")
     assert len(list(source.questions())) == 1
-    assert "dev_20240627/dev.json (dev)" in source.said
+    assert "dev_20240627/dev.json (dev)" in source.description
 
 
 def test_two_releases_of_bird_are_not_one(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def materialize(
         )
     summaries = []
     for found in sources:
-        warn(f"{found.name}: {found.said}")
+        warn(f"{found.name}: {found.description}")
         with progress(found.name, quiet=quiet) as bar:
             built = build_corpus(
                 found,

@@ -77,7 +77,7 @@ def read_spider(path: str, *, split: str | None = None) -> Source:
     return Source(
         name=root.resolve().name,
         kind="spider",
-        said=f"a Spider folder: {names}; {folder.name}/",
+        description=f"a Spider folder: {names}; {folder.name}/",
         databases=lambda: iter_ready(folder, only),
         questions=lambda: _iter_questions(chosen),
         files=tuple(chosen),
@@ -105,7 +105,7 @@ def read_synsql(path: str, *, split: str | None = None) -> Source:
     return Source(
         name=root.resolve().name,
         kind="synsql",
-        said=f"a SynSQL folder: data.json of {records.stat().st_size:,} bytes, databases/, "
+        description=f"a SynSQL folder: data.json of {records.stat().st_size:,} bytes, databases/, "
         + ("tables.json" if tables.is_file() else "no tables.json"),
         databases=iter_databases,
         questions=lambda: _iter_questions({records: ""}),
@@ -140,7 +140,7 @@ def read_bird(path: str, *, split: str | None = None) -> Source:
     return Source(
         name=root.resolve().name,
         kind="bird",
-        said=f"a BIRD folder: {files}; {places}; release {release}",
+        description=f"a BIRD folder: {files}; {places}; release {release}",
         databases=lambda: (
             record for f in own for record in iter_ready(f, f.name.removesuffix("_databases"))
         ),

@@ -71,7 +71,7 @@ def read(path: str, *, split: str | None = None, kind: str = "payload") -> Sourc
     return Source(
         name=root.resolve().stem if root.is_file() else root.resolve().name,
         kind=kind,
-        said=_describe(chosen, files, layout),
+        description=_describe(chosen, files, layout),
         databases=lambda: _iter_databases(chosen),
         questions=lambda: _iter_questions(chosen),
         files=tuple(file.path for file in chosen),
@@ -123,13 +123,13 @@ def _present(wanted: dict[str, tuple[str, ...]], columns: set[str]) -> dict[str,
 def _describe(chosen: list[_File], files: list[_File], layout: str) -> str:
     databases = sum(bool(file.database) for file in chosen)
     questions = sum(bool(file.question) for file in chosen)
-    said = (
+    described = (
         f"row payloads, {layout} layout: databases in {databases} file(s), questions in {questions}"
     )
     if layout == "v1":
-        said += "; v1 holds no data rows"
+        described += "; v1 holds no data rows"
     others = sorted({file.layout for file in files} - {layout})
-    return said + (f"; also there, not read: {', '.join(others)} layout" if others else "")
+    return described + (f"; also there, not read: {', '.join(others)} layout" if others else "")
 
 
 def _iter_databases(files: list[_File]) -> Iterator[DatabaseRecord | Reject]:

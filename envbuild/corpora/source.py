@@ -38,7 +38,7 @@ class Source:
     """What the corpus is called unless the operator says otherwise."""
     kind: str
     """The reader."""
-    said: str
+    description: str
     """What the reader saw, in one line."""
     databases: Callable[[], Iterator[DatabaseRecord | Reject]]
     """Every database in the source's order; a Reject for one that cannot be read."""
@@ -149,7 +149,7 @@ def read_sources(
     for source in sources:
         if source.has_questions and not source.has_databases:
             raise SourceError(
-                f"{source.name} holds questions and no databases ({source.said}): give the "
+                f"{source.name} holds questions and no databases ({source.description}): give the "
                 "databases' folder and this one, one after the other, or the folder above both"
             )
     return sources
@@ -163,7 +163,7 @@ def _joined(one: Source, other: Source) -> Source:
     databases, questions = (one, other) if one.has_databases else (other, one)
     return replace(
         databases,
-        said=f"{databases.said}; {questions.said}",
+        description=f"{databases.description}; {questions.description}",
         questions=questions.questions,
         files=databases.files + questions.files,
         revision=" + ".join(r for r in (databases.revision, questions.revision) if r),
@@ -204,7 +204,7 @@ def read_hub(path: str, *, split: str | None = None) -> Source:
     return replace(
         found,
         name=name.rpartition("/")[2],
-        said=f"{name} at commit {commit}: {found.said}",
+        description=f"{name} at commit {commit}: {found.description}",
         revision=commit,
     )
 

@@ -113,7 +113,7 @@ def evaluate_predictions(
     questions = [q for q in offered if isinstance(q, Question)]
     refused = Counter(q.reason for q in offered if isinstance(q, Reject))
     if not questions:
-        raise SourceError(f"{source} holds no questions: {read.said}")
+        raise SourceError(f"{source} holds no questions: {read.description}")
     found = read_predictions(predictions, questions_in_place(offered), keys=keys)
     if found.unknown and not found.sql:
         own = quote_some([q.question_id for q in questions])
@@ -129,7 +129,7 @@ def evaluate_predictions(
     here = [q for q in questions if q.db_id in files]
     if not here:
         raise SourceError(
-            f"{source} holds no database of its {len(questions)} questions ({read.said}): "
+            f"{source} holds no database of its {len(questions)} questions ({read.description}): "
             "name the benchmark's own folder, with its databases inside"
         )
     chosen = set(draw_questions([q.question_id for q in here], rows=rows, seed=seed))
@@ -143,7 +143,7 @@ def evaluate_predictions(
         )
     )
     asked = len({q.question_id for q in here})
-    said = f"{read.said}; {found.said}"
+    said = f"{read.description}; {found.said}"
     if benchmark is None:
         said += f"; judged as {rule.name}, for want of --benchmark"
     if len(chosen) < asked:

@@ -175,12 +175,17 @@ def build_corpus(
             on_built(built)
         write_bytes(own / "done", b"")
         if not all((parts / f"{i}-of-{shard[1]}" / "done").is_file() for i in range(shard[1])):
-            return CorpusSummary(name=name, root=str(root), said=source.said, complete=False)
+            return CorpusSummary(name=name, root=str(root), said=source.description, complete=False)
         remove_temporary(root)
         limited = limit is not None or split is not None
         counts = _assemble(root, source, split=split, limited=limited)
         del configuration["shards"]
-        index = {"format": INDEX_FORMAT, **configuration, "said": source.said, "counts": counts}
+        index = {
+            "format": INDEX_FORMAT,
+            **configuration,
+            "said": source.description,
+            "counts": counts,
+        }
         encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
         write_bytes(index_file, encoded + b"\n")
         shutil.rmtree(parts, ignore_errors=True)
