@@ -28,7 +28,7 @@ from envbuild.episode.text_episode import TextEpisode
 from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.views import ViewCache
 from envbuild.errors import StateError
-from envbuild.manifest.judging import Judging
+from envbuild.manifest.gold_store import GoldStore
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.records.corpus import is_evaluation_split
 from envbuild.records.episode import (
@@ -100,7 +100,7 @@ class Environment:
         self.views = views or ViewCache()
         self.tokenizer = tokenizer
         self._variant_store = VariantStore(manifest.root)
-        self._judging = Judging(
+        self._gold_store = GoldStore(
             manifest, rerun_golds=rerun_golds, open_variant=self._variant_store.session
         )
         self.renew_locks()
@@ -199,7 +199,7 @@ class Environment:
 
     def gold(self, row: ManifestRow, variant: str = "") -> GoldResult:
         """The row's gold result: the stored one, or the one run here where that is asked for."""
-        return self._judging.gold(row, variant)
+        return self._gold_store.gold(row, variant)
 
     def reset(
         self, row: ManifestRow | str, *, candidate: int = 0, step: int | None = None
@@ -275,7 +275,7 @@ class Environment:
 
     def _open_view(self, row: ManifestRow) -> EpisodeDatabase:
         return self.views.open(
-            self._judging.database_path(row),
+            self._gold_store.database_path(row),
             row.tables,
             digest=row.database_sha256,
             limits=self.limits,
@@ -288,7 +288,7 @@ class Environment:
         """
         if self._is_evaluation(row):
             return
-        visible = self._judging.database_path(row)
+        visible = self._gold_store.database_path(row)
         for name in row.variants:
             gold = self.gold(row, name)
             if can_judge(gold):

@@ -26,7 +26,7 @@ from envbuild.episode.token_episode import TokenEpisode
 from envbuild.episode.views import ViewCache
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import sha256_file
-from envbuild.manifest.judging import refuse_other_engine
+from envbuild.manifest.gold_store import refuse_other_engine
 from envbuild.manifest.layout import ROWS_FILE
 from envbuild.manifest.read import open_manifest
 from envbuild.records.episode import ChatFormat, RewardSettings, Task

@@ -84,7 +84,7 @@ def buckets(
 
     Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
     """
-    from envbuild.buckets.run import bucket_corpora
+    from envbuild.buckets.cut import bucket_corpora
 
     with progress("questions", quiet=quiet) as bar:
         report = bucket_corpora(

@@ -7,7 +7,7 @@ import msgspec
 
 from envbuild.evaluate.exploration import decisive_literals, literal_ledger, opened_all
 from envbuild.evaluate.predicted import explain
-from envbuild.manifest.judging import Judging
+from envbuild.manifest.gold_store import GoldStore
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import LiteralUse, QuestionVerdict
 from envbuild.records.execution import Outcome, QueryResult, Verdict
@@ -35,7 +35,7 @@ class JudgedEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_episodes(
-    judging: Judging,
+    gold_store: GoldStore,
     episodes: Iterable[Episode],
     *,
     open_view: OpenView,
@@ -43,14 +43,14 @@ def judge_episodes(
 ) -> Iterator[JudgedEpisode]:
     """One judged episode each, in the order given.
 
-    The gold's result is the manifest's, unless `judging` reruns golds: else gold is run only for
+    The gold's result is the manifest's, unless `gold_store` reruns golds: else gold is run only for
     the literal ledger, once a row. Raises UnknownNameError for an episode whose row the manifest
     does not hold.
     """
     decisive: dict[str, list[str]] = {}
     for episode in episodes:
-        row = judging.manifest.row(episode.row_id)
-        stored = judging.gold(row)
+        row = gold_store.manifest.row(episode.row_id)
+        stored = gold_store.gold(row)
         if episode.ended_by is EndedBy.SERVER_ERROR:
             yield _unanswered(row, episode, gold_result(stored))
             continue
@@ -65,7 +65,7 @@ def judge_episodes(
                 )
             opened = opened_all(row, episode, session.connection)
         hidden = (
-            _hidden(judging, row, episode, official, open_variant)
+            _hidden(gold_store, row, episode, official, open_variant)
             if official.scored and open_variant is not None
             else ""
         )
@@ -94,7 +94,7 @@ def gold_result(stored: GoldResult) -> QueryResult:
 
 
 def _hidden(
-    judging: Judging,
+    gold_store: GoldStore,
     row: ManifestRow,
     episode: Episode,
     official: Verdict,
@@ -104,7 +104,7 @@ def _hidden(
 
     A variant is scored where the reward would score it. A failure is a variant's, or EX's own.
     """
-    golds = ((name, judging.gold(row, name)) for name in row.variants)
+    golds = ((name, gold_store.gold(row, name)) for name in row.variants)
     scored = [(name, gold_result(gold)) for name, gold in golds if can_judge(gold)]
     if not scored or official is not Verdict.EQUAL:
         return official if scored else ""

@@ -23,7 +23,7 @@ from envbuild.io.episodes import (
     iter_episodes,
     read_configuration,
 )
-from envbuild.manifest.judging import Judging
+from envbuild.manifest.gold_store import GoldStore
 from envbuild.manifest.read import Manifest, open_manifest, select_rows
 from envbuild.records.corpus import DatabaseRecord, Question, Reject, counted
 from envbuild.records.episode import EndedBy, Episode
@@ -60,7 +60,7 @@ def evaluate_episodes(
     """EX, behaviour, exploration and literals of the episodes in `folder`.
 
     `where` keeps the episodes of the rows that it selects, see `select_rows`; of these, `rows`
-    keeps that many questions, drawn by `seed`; None keeps all. `rerun_golds`: see `Judging`.
+    keeps that many questions, drawn by `seed`; None keeps all. `rerun_golds`: see `GoldStore`.
     Raises CorpusFolderError where the folder or its manifest is missing, or its golds are another
     SQLite's; CorpusError where a database has changed.
     """
@@ -205,12 +205,12 @@ def manifest_of(folder: Path) -> Path:
     return path if path.is_absolute() else folder / path
 
 
-def view_opener(judging: Judging, views: ViewCache) -> OpenView:
+def view_opener(gold_store: GoldStore, views: ViewCache) -> OpenView:
     """What opens a row's view for judging."""
 
     @contextmanager
     def open_view(row: ManifestRow) -> Iterator[Session]:
-        database = views.open(judging.database_path(row), row.tables, digest=row.database_sha256)
+        database = views.open(gold_store.database_path(row), row.tables, digest=row.database_sha256)
         try:
             yield database.session
         finally:
@@ -229,13 +229,13 @@ def _judge(
 ) -> Iterator[JudgedEpisode]:
     """The episodes judged on their views and, where the manifest has them, hidden variants."""
     with VariantStore(manifest.root) as store:
-        judging = Judging(manifest, rerun_golds=rerun_golds, open_variant=store.session)
+        gold_store = GoldStore(manifest, rerun_golds=rerun_golds, open_variant=store.session)
         yield from judge_episodes(
-            judging,
+            gold_store,
             episodes,
-            open_view=view_opener(judging, ViewCache()),
+            open_view=view_opener(gold_store, ViewCache()),
             open_variant=lambda row, variant: nullcontext(
-                store.session(variant, judging.database_path(row))
+                store.session(variant, gold_store.database_path(row))
             ),
         )
 

@@ -1,34 +1,54 @@
 """Builds a manifest: parts fanned out, resumed and joined; the index file last (CONTRACT 6)."""
 
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
+from envbuild.buckets.edges import NAMES_OF_TWO_EDGES
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.io.files import write_bytes, writing
 from envbuild.io.locks import only_writer
-from envbuild.manifest.configuration import (
+from envbuild.io.parquet import write_batches
+from envbuild.manifest.layout import (
+    FORMAT,
+    GOLD_FILE,
+    GOLD_SCHEMA,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    PARTS_FOLDER,
+    REJECT_SCHEMA,
+    REJECTS_FILE,
+    ROW_SCHEMA,
+    ROWS_FILE,
+    VARIANT_SCHEMA,
+    VARIANTS_FILE,
+)
+from envbuild.manifest.partition import (
+    Part,
+    VariantMaker,
+    iter_batches,
+    partition_questions,
+    plan_parts,
+    remove_questions,
+)
+from envbuild.manifest.rows import ManifestCounts, make_part
+from envbuild.manifest.settings import (
     BEGUN_FILE,
+    ManifestSettings,
+    check_names,
     check_same,
+    check_styles,
+    configuration_of,
     read_begun,
     read_index,
     remove_other,
-)
-from envbuild.manifest.hand_out import hand_out_questions, remove_questions
-from envbuild.manifest.layout import FORMAT, LOCK_FILE, MANIFEST_FILE, PARTS_FOLDER
-from envbuild.manifest.make_part import PartCounts, make_part
-from envbuild.manifest.merge import ManifestCounts, add_up, write_manifest
-from envbuild.manifest.parts import Part, VariantMaker, plan_parts
-from envbuild.manifest.settings import (
-    ManifestSettings,
-    check_names,
-    check_styles,
-    configuration_of,
 )
 from envbuild.sql.connect import VERSIONS
 
@@ -100,12 +120,13 @@ def build_manifest(
         for corpus in corpora:
             own = [part for part in wanted if part.corpus == corpus.name]
             with writing(folder):
-                hand_out_questions(corpus, own, settings.limit)
+                partition_questions(corpus, own, settings.limit)
         before = sum(part.file("done").exists() for part in parts)
-        for done, counts in enumerate(
-            run_shards(make_part, wanted, workers=_workers(workers, wanted), engine=engine), start=1
-        ):
-            remove_questions(parts[counts.number])
+        if len(wanted) <= 1:  # done in this process: starting another would only cost time
+            workers = 1
+        results = run_shards(make_part, wanted, workers=workers, engine=engine)
+        for done, number in enumerate(results, start=1):
+            remove_questions(parts[number])
             if watch:
                 watch(before + done, len(parts))
         finished = [_read_counts(part) for part in parts if part.file("done").exists()]
@@ -122,11 +143,6 @@ def _is_ours(part: Part, shard: tuple[int, int] | None) -> bool:
     return shard is None or shard_of(f"{part.corpus}/{part.number}", shard[1]) == shard[0]
 
 
-def _workers(workers: int | None, wanted: list[Part]) -> int | None:
-    """A single part is done in this process: starting another would only cost time."""
-    return 1 if len(wanted) <= 1 else workers
-
-
 def _begin(folder: Path, configuration: dict[str, Any]) -> None:
     """Writes down what the parts are made with, or compares it with what they were made with."""
     if (before := read_begun(folder)) is not None:
@@ -135,8 +151,8 @@ def _begin(folder: Path, configuration: dict[str, Any]) -> None:
         write_bytes(folder / BEGUN_FILE, msgspec.json.encode(configuration))
 
 
-def _read_counts(part: Part) -> PartCounts:
-    return msgspec.json.decode(part.file("done").read_bytes(), type=PartCounts)
+def _read_counts(part: Part) -> ManifestCounts:
+    return msgspec.json.decode(part.file("done").read_bytes(), type=ManifestCounts)
 
 
 def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
@@ -161,3 +177,94 @@ def _write_index(
     }
     encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
     write_bytes(out / MANIFEST_FILE, encoded + b"\n")
+
+
+GROUP_OF_ROWS = 32 * 1024
+"""A row names up to 128 tables: twice as many rows a group would take twice the memory."""
+GOLD_GROUP_ROWS = 4096
+VARIANT_GROUP_ROWS = 32
+GOLD_GROUP_BYTES = 16 * 1024 * 1024
+"""A row group of gold results, so that reading one of them reads little besides."""
+
+
+def write_manifest(out: Path, parts: list[Part]) -> None:
+    """Writes manifest.parquet, gold.parquet and rejects.parquet from the parts' own files."""
+
+    def join(
+        file: str, ending: str, schema: pa.Schema, *, rows: int, size: int | None = None
+    ) -> None:
+        batches = (batch for part in parts for batch in iter_batches(part.file(ending)))
+        write_batches(out / file, regroup(batches, rows=rows, size=size), schema)
+
+    join(ROWS_FILE, "rows", ROW_SCHEMA, rows=GROUP_OF_ROWS)
+    join(GOLD_FILE, "golds", GOLD_SCHEMA, rows=GOLD_GROUP_ROWS, size=GOLD_GROUP_BYTES)
+    join(REJECTS_FILE, "rejects", REJECT_SCHEMA, rows=GROUP_OF_ROWS)
+    if any(part.settings.variants for part in parts):
+        rows, size = VARIANT_GROUP_ROWS, GOLD_GROUP_BYTES
+        join(VARIANTS_FILE, "variants", VARIANT_SCHEMA, rows=rows, size=size)
+    else:  # an earlier manifest's, left by a kill
+        (out / VARIANTS_FILE).unlink(missing_ok=True)
+
+
+def add_up(counts: Sequence[ManifestCounts]) -> ManifestCounts:
+    """The parts' counts taken together."""
+
+    def added(field: str) -> Counter[Any]:
+        total: Counter[Any] = Counter()
+        for part in counts:
+            total.update(getattr(part, field))
+        return Counter(dict(sorted(total.items())))
+
+    buckets = added("buckets")
+    return ManifestCounts(
+        offered=sum(part.offered for part in counts),
+        rows=sum(part.rows for part in counts),
+        golds=sum(part.golds for part in counts),
+        rejects=added("rejects"),
+        buckets={name: buckets[name] for name in sorted(buckets, key=_bucket_order)},
+        sizes=added("sizes"),
+        variants=added("variants"),
+    )
+
+
+def _bucket_order(name: str) -> tuple[int, str]:
+    """Shortest first: short, medium, long; b0, b1, …, b10."""
+    if name in NAMES_OF_TWO_EDGES:
+        return (NAMES_OF_TWO_EDGES.index(name), "")
+    return (int(name[1:]), name)
+
+
+def regroup(
+    batches: Iterable[pa.RecordBatch], *, rows: int, size: int | None = None
+) -> Iterator[pa.Table]:
+    """The same rows in tables of `rows` (the last may have fewer), or of about `size` bytes."""
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            step = min(rows - held_rows, batch.num_rows - start)
+            if size is not None:
+                step = min(step, max(1, _rows_within(batch, start, size - held_bytes)))
+            piece = batch.slice(start, step)
+            held.append(piece)
+            held_rows += step
+            held_bytes += piece.nbytes
+            start += step
+            if held_rows == rows or (size is not None and held_bytes >= size):
+                yield pa.Table.from_batches(held)
+                held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _rows_within(batch: pa.RecordBatch, start: int, size: int) -> int:
+    """How many rows from `start` on fit into `size` bytes, judged row by row."""
+    if batch.slice(start).nbytes <= size:
+        return int(batch.num_rows) - start
+    total = 0
+    for place in range(start, batch.num_rows):
+        total += batch.slice(place, 1).nbytes
+        if total > size:
+            return place - start
+    return int(batch.num_rows) - start

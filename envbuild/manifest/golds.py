@@ -1,6 +1,7 @@
 """One database's gold queries: each is compiled, run and checked once, for all its phrasings."""
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,15 +9,63 @@ import msgspec
 
 from envbuild.errors import CorpusError, GoldError
 from envbuild.manifest.layout import escape_part
-from envbuild.manifest.view_check import Views
-from envbuild.records.execution import Limits, Outcome, QueryResult
+from envbuild.records.execution import Limits, Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
 from envbuild.sql.executor import Session
+from envbuild.sql.files.view import build_view_image
 from envbuild.sql.gold_tables import GoldTableReader, GoldTables
 from envbuild.sql.results import decode_rows, digest_rows, encode_rows
 from envbuild.sql.text.order import order_matters
+from envbuild.sql.verdicts import judge
+
+KEPT_BYTES = 64 * 1024 * 1024
+"""Images kept open: many golds of a database read the same tables."""
+
+
+class Views:
+    """Sampled views of one database; the last ones stay open."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self.path, self.limits = path, limits
+        self.open: OrderedDict[tuple[str, ...], tuple[Session, int]] = OrderedDict()
+        self.bytes = 0
+
+    def difference(self, tables: Sequence[str], sql: str, whole: QueryResult) -> str:
+        """What differs when `sql` runs with only `tables` there; empty where it gives `whole`."""
+        try:
+            result = self._session(tuple(tables)).run(sql)
+        except CorpusError as e:
+            return str(e)
+        if not result.ok:
+            return f"{result.outcome.value}: {result.error}"
+        verdict = judge(result, whole, verdict="ordered@1", ordered=order_matters(sql))
+        if verdict is Verdict.EQUAL:
+            return ""
+        return f"{len(result.rows)} rows that differ from the whole database's {len(whole.rows)}"
+
+    def close(self) -> None:
+        """Closes every view."""
+        while self.open:
+            self._drop_oldest()
+
+    def _session(self, tables: tuple[str, ...]) -> Session:
+        if tables in self.open:
+            self.open.move_to_end(tables)
+            return self.open[tables][0]
+        image = build_view_image(self.path, tables)
+        session = Session.open_image(image, limits=self.limits)
+        self.open[tables] = session, len(image)
+        self.bytes += len(image)
+        while self.bytes > KEPT_BYTES and len(self.open) > 1:
+            self._drop_oldest()
+        return session
+
+    def _drop_oldest(self) -> None:
+        _, (session, size) = self.open.popitem(last=False)
+        self.bytes -= size
+        session.close()
 
 
 class Gold(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +81,7 @@ class Gold(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class GoldDesk:
+class GoldRunner:
     """One database, opened for reading, and the gold queries met so far."""
 
     def __init__(self, path: Path, *, corpus: str, db_id: str, limits: Limits) -> None:
@@ -110,11 +159,3 @@ class GoldDesk:
             digest=digest_rows(whole.rows, ordered=ordered),
             result=encode_rows(whole.rows),
         )
-
-
-def open_desk(path: Path, *, corpus: str, db_id: str, limits: Limits) -> GoldDesk | str:
-    """A desk for the database, or why it cannot be read."""
-    try:
-        return GoldDesk(path, corpus=corpus, db_id=db_id, limits=limits)
-    except CorpusError as e:
-        return str(e)

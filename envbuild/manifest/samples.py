@@ -11,11 +11,15 @@ import msgspec
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusFolderError
-from envbuild.manifest.hand_out import hand_out_questions
-from envbuild.manifest.masked_questions import by_database, read_masked
-from envbuild.manifest.parts import Part, plan_parts
+from envbuild.manifest.partition import (
+    Part,
+    by_database,
+    partition_questions,
+    plan_parts,
+    read_masked,
+)
+from envbuild.manifest.rows import RowBuilder
 from envbuild.manifest.settings import ManifestSettings, check_names
-from envbuild.manifest.taker import QuestionTaker
 from envbuild.records.corpus import Reject
 
 
@@ -90,7 +94,7 @@ def sample_corpora(
             raise CorpusFolderError(f"no questions in {names}: nothing to sample for")
         for corpus in corpora:
             own = [part for part in parts if part.corpus == corpus.name]
-            hand_out_questions(corpus, own, settings.limit)
+            partition_questions(corpus, own, settings.limit)
         shards = [(part, show) for part in parts]
         results = run_shards(
             sample_part, shards, workers=1 if len(parts) == 1 else workers, engine=engine
@@ -117,9 +121,9 @@ def sample_part(shard: tuple[Part, int]) -> tuple[SampleCounts, list[ShownSample
     gold_sizes: Counter[int] = Counter()
     whole = 0
     for db_id, rows in by_database(read_masked(part, corpus), part):
-        with QuestionTaker(part, corpus, db_id, databases.get(db_id)) as taker:
+        with RowBuilder(part, corpus, db_id, databases.get(db_id)) as builder:
             for fields in rows:
-                taken = taker.take(fields, check_view=True)
+                taken = builder.build(fields, check_view=True)
                 if isinstance(taken, Reject):
                     if taken.reason == "view_differs":
                         changed.append((fields["row_id"], taken.detail))
@@ -128,9 +132,9 @@ def sample_part(shard: tuple[Part, int]) -> tuple[SampleCounts, list[ShownSample
                     continue
                 sizes[len(taken["tables"])] += 1
                 gold_sizes[len(taken["gold_tables"])] += 1
-                whole += len(taken["tables"]) == taker.num_tables
+                whole += len(taken["tables"]) == builder.num_tables
                 if len(shown) < show:
-                    shown.append(_shown(fields, taken, taker))
+                    shown.append(_shown(fields, taken, builder))
     counts = SampleCounts(
         corpus=part.corpus,
         questions=sum(sizes.values()) + len(changed) + sum(refused.values()),
@@ -144,7 +148,7 @@ def sample_part(shard: tuple[Part, int]) -> tuple[SampleCounts, list[ShownSample
     return counts, shown
 
 
-def _shown(fields: dict[str, Any], taken: dict[str, Any], taker: QuestionTaker) -> ShownSample:
+def _shown(fields: dict[str, Any], taken: dict[str, Any], builder: RowBuilder) -> ShownSample:
     return ShownSample(
         row_id=fields["row_id"],
         question=fields["question"],
@@ -153,7 +157,7 @@ def _shown(fields: dict[str, Any], taken: dict[str, Any], taker: QuestionTaker) 
         distractors=taken["distractors"],
         target_size=taken["target_size"],
         seed=taken["seed"],
-        foreign_keys=taker.keys_among(taken["tables"]),
+        foreign_keys=builder.keys_among(taken["tables"]),
     )
 
 

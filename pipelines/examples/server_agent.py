@@ -11,8 +11,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from envbuild import Agent
 from envbuild.errors import OperatorError
+from envbuild.rollout.agent import Agent
 from envbuild.rollout.generate import ServerGenerate
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from vllm import LLM, SamplingParams, TokensPrompt
 
-from envbuild import Agent
 from envbuild.records.episode import Completion, TextRequest
+from envbuild.rollout.agent import Agent
 from envbuild.rollout.client import WindowFullError
 
 

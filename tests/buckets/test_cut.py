@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from envbuild.buckets.cut import cut_corpus, read_edges
+from envbuild.buckets.cut import bucket_corpora, cut_corpus, read_edges
 from envbuild.buckets.edges import Edges
-from envbuild.buckets.run import bucket_corpora
 from envbuild.cli.app import app
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import open_parquet, parquet_metadata

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.buckets.cut import bucket_corpora
 from envbuild.buckets.edges import Edges, bucket_of, parse_edges, parse_shares, suggest_edges
-from envbuild.buckets.run import bucket_corpora
 from envbuild.errors import UsageError
 
 

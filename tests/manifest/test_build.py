@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from envbuild.buckets.run import bucket_corpora
+from envbuild.buckets.cut import bucket_corpora
 from envbuild.cli.app import app
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.errors import (
@@ -22,11 +22,15 @@ from envbuild.errors import (
     UsageError,
 )
 from envbuild.io.parquet import arrow_schema, read_records, write_records
-from envbuild.manifest import parts as parts_module
+from envbuild.manifest import partition
 from envbuild.manifest.build import build_manifest
-from envbuild.manifest.hand_out import hand_out_questions, read_questions, remove_questions
 from envbuild.manifest.layout import ROW_SCHEMA
-from envbuild.manifest.parts import plan_parts
+from envbuild.manifest.partition import (
+    partition_questions,
+    plan_parts,
+    read_questions,
+    remove_questions,
+)
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.records.corpus import Question, Reject
@@ -168,7 +172,7 @@ def test_styles_not_taken_are_rejects_and_change_no_other_row(
 
 @pytest.fixture
 def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_QUESTIONS", 1)
+    monkeypatch.setattr(partition, "PART_QUESTIONS", 1)
 
 
 @pytest.mark.usefixtures("many_parts")
@@ -275,7 +279,7 @@ def test_seeds_change_samples_and_hash_seeds_and_workers_do_not(
         "from envbuild.corpora.folder import open_corpora\n"
         "from envbuild.manifest.build import build_manifest\n"
         "from envbuild.manifest.settings import ManifestSettings as S\n"
-        "from envbuild.manifest import parts; parts.PART_QUESTIONS = 1\n"
+        "from envbuild.manifest import partition; partition.PART_QUESTIONS = 1\n"
         "if __name__ == '__main__':\n"
         "    build_manifest(open_corpora(Path(sys.argv[1])), Path(sys.argv[2]),\n"
         "        settings=S(smallest=1, largest=3), workers=int(sys.argv[3]))\n"
@@ -431,7 +435,7 @@ def test_no_query_quoted_in_the_signal_is_handed_out(tmp_path: Path) -> None:
     )  # fmt: skip
     write_records(corpus.root / "signal.parquet", [score], arrow_schema(SignalScore))
     parts = plan_parts([corpus], ManifestSettings(), folder=tmp_path, out=tmp_path)
-    hand_out_questions(corpus, parts, None)
+    partition_questions(corpus, parts, None)
     assert read_questions(parts[0]).get_column("signal").to_list() == [0.5]
     assert parts[0].file("signal").stat().st_size < 10_000
     remove_questions(parts[0])

@@ -6,10 +6,10 @@ import apsw
 import pytest
 
 from envbuild.corpora.folder import open_corpora
+from envbuild.corpora.wording import is_placeholder
 from envbuild.io.sorting import iter_grouped
 from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, meaning_of
 from envbuild.preflight.measure import measure_corpora
-from envbuild.preflight.question_checks import is_placeholder
 from envbuild.preflight.run import check_corpora, check_corpus
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits

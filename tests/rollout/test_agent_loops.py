@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from envbuild import Agent
 from envbuild.records.episode import EndedBy
+from envbuild.rollout.agent import Agent
 from envbuild.rollout.client import ServerUnreachableError
 from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.server import PolicyServer

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from envbuild import Agent
 from envbuild.cli.app import app
 from envbuild.io.episodes import iter_episodes
 from envbuild.records.corpus import printable
 from envbuild.records.episode import EndedBy, Episode
+from envbuild.rollout.agent import Agent
 from envbuild.rollout.generate import ServerGenerate
 from envbuild.rollout.window import Overflow, read_overflow
 from envbuild.testing.policies import call
