@@ -54,6 +54,13 @@ def test_an_output_that_cannot_be_written_is_said_before_any_work(
         assert said in str(found.exception)
 
 
+@pytest.mark.parametrize("command", ["preflight", "sample", "manifest", "materialize", "amplify"])
+def test_an_unknown_engine_is_said_before_anything_runs(command: str, tmp_path: Path) -> None:
+    out = () if command == "sample" else ("--out", str(tmp_path / "out"))
+    found = runner.invoke(app, [command, NOWHERE, "--engine", "slurm", *out])
+    assert str(found.exception) == "no engine 'slurm'; known: local, ray", found.output
+
+
 def write_bird(folder: Path, records: list[dict[str, str]], *, sound: bool = True) -> Path:
     database = folder / "train_databases" / "pets"
     database.mkdir(parents=True)
@@ -99,26 +106,18 @@ def test_what_goes_into_a_pipe_is_not_cut() -> None:
 PIPELINE = 'format = "envbuild.pipeline/1"\nname = "p"\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('[source]\npaths = ["nothing"]\n', "source.paths names nothing"),
-        (
-            '[source]\npaths = ["demo:"]\n[preflight]\nthresholds = "t.toml"\n',
-            "preflight.thresholds names t.toml",
-        ),
-        (
-            '[source]\npaths = ["demo:", "owner/name@1"]\n[pool]\nschedule = "s.toml"\n',
-            "pool.schedule names s.toml",
-        ),
-    ],
-)
-def test_a_dry_run_checks_its_paths(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "p.toml").write_text(PIPELINE + text)
-    arguments = ["run", str(tmp_path / "p.toml"), "--dry-run", "--out", str(tmp_path / "out")]
-    found = runner.invoke(app, arguments)
-    assert isinstance(found.exception, ConfigurationError), found.output
-    assert said in str(found.exception)
+def test_a_dry_run_checks_its_paths(tmp_path: Path) -> None:
+    demo, hub = 'paths = ["demo:"]\n', 'paths = ["demo:", "owner/name@1"]\n'
+    for text, said in (
+        ('paths = ["nothing"]\n', "source.paths names nothing"),
+        (demo + '[preflight]\nthresholds = "t.toml"\n', "preflight.thresholds names t.toml"),
+        (hub + '[pool]\nschedule = "s.toml"\n', "pool.schedule names s.toml"),
+        (demo + '[pool]\ntest = ["dev"]\n', "pool.test names dev"),
+    ):
+        (tmp_path / "p.toml").write_text(f"{PIPELINE}[source]\n{text}")
+        found = runner.invoke(app, ["run", str(tmp_path / "p.toml"), "--dry-run"])
+        assert isinstance(found.exception, ConfigurationError), found.output
+        assert said in str(found.exception)
 
 
 class ActorDiedError(Exception):

@@ -87,20 +87,6 @@ def test_our_own_fault_is_a_traceback_and_70(
     assert "our bug" in shown.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [("demo",), ("synth", "bird", "--databases", "1"), ("run", "pipelines/demo.toml")]
-)
-def test_a_file_where_a_folder_should_be_is_a_sentence(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    taken = tmp_path / "taken"
-    taken.write_text("")
-    made = start(*arguments, "--out", str(taken))
-    _, errors = made.communicate(timeout=600)
-    assert made.returncode == 2
-    assert f"cannot write {taken}" in errors and "Traceback" not in errors
-
-
 @pytest.mark.parametrize("command", ["pool", "ladder"])
 def test_a_manifest_without_its_databases_is_a_sentence(command: str, tmp_path: Path) -> None:
     alone = write_small_manifest(tmp_path)
@@ -189,14 +175,3 @@ def test_a_stream_that_was_never_open_leads_nowhere(corpus: Path) -> None:
         check=False,
     )
     assert found.returncode in (0, 1)
-
-
-@pytest.mark.parametrize("command", ["preflight", "sample", "manifest", "materialize", "amplify"])
-def test_an_unknown_engine_is_said_before_anything_runs(
-    command: str, corpus: Path, tmp_path: Path
-) -> None:
-    out = () if command in ("preflight", "sample") else ("--out", str(tmp_path / "out"))
-    found = start(command, str(corpus), "--engine", "slurm", "--quiet", *out)
-    said, errors = found.communicate(timeout=600)
-    assert (found.returncode, said) == (2, "")
-    assert errors == "envbuild: no engine 'slurm'; known: local, ray\n"

@@ -39,7 +39,7 @@ from envbuild.cli.output import (
     say,
     warn,
 )
-from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions
+from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions, SampleOptions
 from envbuild.records.corpus import counted
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from envbuild.manifest.build import Built
     from envbuild.manifest.read import Manifest
     from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample
+    from envbuild.manifest.settings import ManifestSettings
     from envbuild.records.evaluation import Rung
 
 SHOWN_CHANGES = 5
@@ -58,8 +59,8 @@ QUESTION_WIDTH = 58
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (with_options(buckets), sample, with_options(manifest), with_options(pool)):
-        app.command()(command)
+    for command in (buckets, sample, manifest, pool):
+        app.command()(with_options(command))
     app.command()(export)
     app.command()(ladder)
 
@@ -144,12 +145,8 @@ def _show_buckets(found: CorpusBuckets, shares: tuple[float, ...] | None) -> Non
 
 def sample(
     corpus: CorpusArgument,
-    tables: Annotated[str, Option(help="Fewest and most tables of a sample.")] = "4:64",
-    distractors: Annotated[str, Option(help="Added tables: fk, lexical, random or mixed.")] = "fk",
-    extra: Annotated[
-        int | None, Option(min=0, help="The gold tables and exactly this many.")
-    ] = None,
-    full: Annotated[bool, Option("--full", help="Every table of the database.")] = False,
+    *,
+    settings: SampleOptions,
     show: Annotated[int, Option(min=0, help="Samples to print in full.")] = 1,
     limit: LimitOption = None,
     seed: SeedOption = 0,
@@ -168,22 +165,11 @@ def sample(
     """
     from envbuild.corpora.folder import open_corpora
     from envbuild.manifest.samples import sample_corpora
-    from envbuild.manifest.settings import ManifestSettings, parse_tables
 
-    smallest, largest = parse_tables(tables)
-    settings = ManifestSettings(
-        seed=seed,
-        smallest=smallest,
-        largest=largest,
-        distractors=distractors,
-        extra=extra,
-        full=full,
-        limit=limit,
-    )
     with progress("sample", quiet=quiet) as bar:
         report = sample_corpora(
             open_corpora(corpus),
-            settings=settings,
+            settings=_manifest_settings(settings, seed=seed, limit=limit),
             show=show,
             workers=workers,
             engine=engine,
@@ -272,11 +258,10 @@ def manifest(
     from envbuild.corpora.folder import open_corpora
     from envbuild.errors import UnknownNameError
     from envbuild.manifest.build import build_manifest
-    from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
+    from envbuild.manifest.settings import parse_edge_option
     from envbuild.preflight.checks import SEVERITIES
     from envbuild.signal.variants import make_variants
 
-    smallest, largest = parse_tables(settings.tables)
     left_out = names_of(",".join(settings.leave_out))
     for code in left_out:
         if code not in SEVERITIES:
@@ -285,19 +270,15 @@ def manifest(
         built = build_manifest(
             open_corpora(corpus),
             out,
-            settings=ManifestSettings(
+            settings=_manifest_settings(
+                settings,
                 seed=seed,
-                smallest=smallest,
-                largest=largest,
-                distractors=settings.distractors,
-                extra=settings.extra,
-                full=settings.full,
+                limit=settings.limit,
                 edges=parse_edge_option(_joined(settings.edges)),
                 mask=settings.mask,
                 styles=names_of(",".join(settings.styles)),
                 leave_out=left_out,
                 variants=settings.variants,
-                limit=settings.limit,
             ),
             workers=workers,
             engine=engine,
@@ -316,6 +297,21 @@ def manifest(
     }
     emit("manifest", document, lambda: _show_manifest(built), json=json)
     end(findings=built.counts.rejected)
+
+
+def _manifest_settings(sampled: SampleOptions, **others: Any) -> ManifestSettings:
+    """The manifest's settings: the options of its samples, and others of its own."""
+    from envbuild.manifest.settings import ManifestSettings, parse_tables
+
+    smallest, largest = parse_tables(sampled.tables)
+    return ManifestSettings(
+        smallest=smallest,
+        largest=largest,
+        distractors=sampled.distractors,
+        extra=sampled.extra,
+        full=sampled.full,
+        **others,
+    )
 
 
 def _show_manifest(built: Built) -> None:

@@ -201,6 +201,7 @@ def demo(
         BucketsOptions,
         Pipeline,
         PreflightSection,
+        SampleOptions,
         SourceSection,
         resolve_paths,
     )
@@ -232,7 +233,9 @@ def demo(
         first = corpus / measured[0].folder.name
         _exit_code(buckets, corpus=first, settings=BucketsOptions(shares=(0.20, 0.25, 0.55)))
         say("One sampled schema")
-        _exit_code(sample, corpus=corpus / "demo_sqale", limit=1, tables="6")
+        _exit_code(
+            sample, corpus=corpus / "demo_sqale", settings=SampleOptions(tables="6"), limit=1
+        )
         say(f"The question pool:  {pool_folder / 'manifest.parquet'}")
         say(f"What is wrong:      {out / 'preflight.html'}")
         say(f"Try it yourself:    envbuild play {pool_folder}")

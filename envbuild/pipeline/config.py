@@ -90,8 +90,8 @@ class BucketsSection(BucketsOptions, frozen=True, kw_only=True):
     shares: tuple[float | str, ...] = (0.20, 0.25, 0.55)
 
 
-class ManifestOptions(_Section, frozen=True, kw_only=True):
-    """How rows are made."""
+class SampleOptions(_Section, frozen=True, kw_only=True):
+    """How a question's tables are drawn."""
 
     tables: Annotated[str, _field("Fewest and most tables of a sample.")] = "4:64"
     distractors: Annotated[str, _field("Added tables: fk, lexical, random or mixed.")] = "fk"
@@ -99,6 +99,11 @@ class ManifestOptions(_Section, frozen=True, kw_only=True):
         Annotated[int, Meta(description="The gold tables and exactly this many.", ge=0)] | None
     ) = None
     full: Annotated[bool, _field("Every table of the database.")] = False
+
+
+class ManifestOptions(SampleOptions, frozen=True, kw_only=True):
+    """How rows are made."""
+
     edges: Annotated[
         tuple[int | str, ...], _field("Bucket edges; default: each corpus's buckets.parquet.")
     ] = ()

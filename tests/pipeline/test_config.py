@@ -15,13 +15,13 @@ from envbuild.pipeline.plan import PlannedStage, plan_stages
 PIPELINES = Path(__file__).parent.parent.parent / "pipelines"
 
 
-@pytest.mark.parametrize("path", sorted(PIPELINES.glob("*.toml")), ids=lambda p: p.stem)
-def test_shipped_pipelines_hold_the_published_values(path: Path) -> None:
-    pipeline = read_pipeline(path)
-    assert pipeline.name == path.stem
-    assert pipeline.buckets.edges == (149, 278)
-    assert pipeline.buckets.shares == (0.20, 0.25, 0.55)
-    assert pipeline.manifest.tables == "4:64"
+def test_shipped_pipelines_hold_the_published_values() -> None:
+    for path in PIPELINES.glob("*.toml"):
+        pipeline = read_pipeline(path)
+        assert pipeline.name == path.stem
+        assert pipeline.buckets.edges == (149, 278)
+        assert pipeline.buckets.shares == (0.20, 0.25, 0.55)
+        assert pipeline.manifest.tables == "4:64"
 
 
 def test_a_typo_is_named(tmp_path: Path) -> None:
