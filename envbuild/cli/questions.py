@@ -251,7 +251,7 @@ def manifest(
     Every question becomes a row of manifest.parquet or, with its reason, of rejects.parquet.
     Gold queries run once; their results lie in gold.parquet. The same inputs and seed give the
     same bytes for any --workers. After --shard runs, one run without it joins the parts.
-    Exit 1 where rows were left out.
+    Exit 1 where rows were left out that neither --leave-out nor --styles asked to leave out.
 
     Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
     """
@@ -296,7 +296,8 @@ def manifest(
         "counts": built.counts,
     }
     emit("manifest", document, lambda: _show_manifest(built), json=json)
-    end(findings=built.counts.rejected)
+    asked = {*left_out, "style_not_taken"}
+    end(findings=sum(n for reason, n in built.counts.rejects.items() if reason not in asked))
 
 
 def _manifest_settings(sampled: SampleOptions, **others: Any) -> ManifestSettings:

@@ -319,6 +319,18 @@ def test_the_command_says_what_was_left_out(corpora: Path, tmp_path: Path) -> No
     assert "placeholder_phrasing" in run.stdout
     only_b = ["manifest", str(corpora / "b"), "--out", str(tmp_path / "n"), "--workers", "1"]
     assert CliRunner().invoke(app, only_b).exit_code == 0
+    row = open_manifest(tmp_path / "n").row(open_manifest(tmp_path / "n").row_ids[0])
+    empty = Finding(
+        corpus=row.corpus,
+        code="empty_gold",
+        severity=Severity.ERROR,
+        db_id=row.db_id,
+        question_id=row.question_id,
+    )
+    write_records(corpora / "b" / "findings.parquet", [empty], arrow_schema(Finding))
+    asked = CliRunner().invoke(app, [*only_b, "--leave-out", "empty_gold", "--replace", "--json"])
+    assert asked.exit_code == 0
+    assert json.loads(asked.stdout)["counts"]["rejects"] == {"empty_gold": 1}
 
 
 def test_what_cannot_be_is_said_before_any_work(corpora: Path, tmp_path: Path) -> None:
