@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cards.blocks import BLOCKS
-from envbuild.cards.refresh import refresh_card
+from envbuild.cards.refresh import CORPUS_BLOCKS, GENERAL_BLOCKS, refresh_card
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
 from tests.preflight.corpora import ask, build_corpus
 
+BLOCKS = (*GENERAL_BLOCKS, *CORPUS_BLOCKS)
 CARDS = sorted((Path(__file__).parent.parent / "data_cards").glob("*.md"))
 SHOP = "CREATE TABLE shop(name, sold); INSERT INTO shop VALUES ('a', 1), ('b', 2), ('c', 3);"
 

@@ -4,13 +4,25 @@ A block stands between `<!-- envbuild:begin NAME -->` and `<!-- envbuild:end -->
 """
 
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
+import polars as pl
 
-from envbuild.cards.blocks import BLOCKS
+from envbuild.buckets.cut import cut_corpus, read_edges
+from envbuild.buckets.edges import Edges
 from envbuild.corpora.folder import CorpusFolder, open_corpora
-from envbuild.errors import ConfigurationError, UnknownNameError
+from envbuild.corpora.wording import one_spelling
+from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
+from envbuild.io.parquet import arrow_schema, open_parquet
+from envbuild.io.sorting import count_values
+from envbuild.preflight.measure import measure_corpus
+from envbuild.preflight.write import REPORT_FILE
+from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Finding, Thresholds
+from envbuild.records.signal import SignalScore
 
 _BLOCK = re.compile(
     r"(?P<begin><!-- envbuild:begin (?P<name>[^\s>]+) -->\n)(?P<body>.*?)"
@@ -49,13 +61,18 @@ def refresh_card(text: str, folder: CorpusFolder | None) -> Refreshed:
     unchecked: list[str] = []
     for match in reversed(found):  # from the end, so that earlier places stay where they are
         name = match["name"]
-        if name not in BLOCKS:
-            raise UnknownNameError("card block", name, BLOCKS)
-        block = BLOCKS[name]
-        if block.needs_corpus and folder is None:
+        if name in GENERAL_BLOCKS:
+            body = GENERAL_BLOCKS[name]()
+        elif name not in CORPUS_BLOCKS:
+            raise UnknownNameError("card block", name, {**GENERAL_BLOCKS, **CORPUS_BLOCKS})
+        elif folder is None:
             unchecked.append(name)
             continue
-        body = block.render(folder).rstrip("\n") + "\n"
+        elif not folder.catalogued:
+            raise CorpusFolderError("this block needs a corpus folder that materialize has made")
+        else:
+            body = CORPUS_BLOCKS[name](folder)
+        body = body.rstrip("\n") + "\n"
         (fresh if body == match["body"] else stale).append(name)
         text = text[: match.start("body")] + body + text[match.end("body") :]
     return Refreshed(
@@ -89,3 +106,180 @@ def card_corpus(text: str, card: Path, named: Path | None) -> CorpusFolder | Non
             f"{reader}; if that is meant, change envbuild_reader in its front matter"
         )
     return folders[0]
+
+
+class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of preflight.json that cards show."""
+
+    corpora: tuple[CorpusReport, ...]
+
+
+def files_block() -> str:
+    """The files of a corpus folder and their columns."""
+    files: dict[str, type[msgspec.Struct]] = {
+        "databases": DatabaseRow,
+        "tables": TableRow,
+        "questions": Question,
+        "rejects": Reject,
+        "findings": Finding,
+        "signal": SignalScore,
+    }
+    rows = [("`databases/<db_id>/<db_id>.sqlite`", "one SQLite database each")]
+    for name, record in files.items():
+        columns = (f"{f.name} ({_kind(str(f.type))})" for f in arrow_schema(record))
+        rows.append((f"`{name}.parquet`", ", ".join(columns)))
+    rows.append(("`buckets.parquet`", "question_id, masked_sql, masked_length, bucket"))
+    return markdown_table(("file", "columns"), rows)
+
+
+def published_block() -> str:
+    """The published medians of rows per table."""
+    rows = [(median.corpus, median.render()) for median in PUBLISHED_MEDIANS]
+    return markdown_table(("corpus", "published median of rows per table"), rows)
+
+
+def counts_block(corpus: CorpusFolder) -> str:
+    """How much the corpus holds, and how much of its source was refused."""
+    databases = corpus.databases()
+
+    def total(field: str) -> str:
+        return f"{sum(getattr(row, field) for row in databases):,}"
+
+    file = corpus.root / "questions.parquet"
+    questions = pl.DataFrame(open_parquet(file).read(columns=["db_id", "question_id"]))
+    rows = [
+        ("databases", f"{len(databases):,}"),
+        ("tables", total("tables")),
+        ("columns", total("columns")),
+        ("rows", total("rows")),
+        ("rows refused", total("rows_refused")),
+        ("foreign keys", total("foreign_keys")),
+        ("foreign-key violations", total("fk_violations")),
+        ("questions", f"{questions.n_unique():,}"),
+        ("phrasings", f"{corpus.num_questions:,}"),
+    ]
+    said = count_values(file, "difficulty")
+    shown = one_spelling(said.elements())
+    difficulties: Counter[str] = Counter()
+    for difficulty, count in said.items():
+        if difficulty.strip():
+            difficulties[shown[difficulty]] += count
+    rows += [(f"difficulty {name}", f"{count:,}") for name, count in sorted(difficulties.items())]
+    return markdown_table(("", "count"), rows)
+
+
+def rows_block(corpus: CorpusFolder) -> str:
+    """Rows per table."""
+    s = measure_corpus(corpus, Thresholds()).statistics
+    counts = (f"{s.databases:,}", f"{s.tables:,}", f"{s.rows:,}")
+    quantiles = (f"{s.median:g}", f"{s.p10:.4g}", f"{s.p90:.4g}", f"{s.mean:,.1f}")
+    shares = (f"{s.share_empty:.1%}", f"{s.share_at_most_2:.1%}")
+    headers = ("databases", "tables", "rows", "median", "p10", "p90", "mean", "empty")
+    return markdown_table((*headers, "at most 2"), [(*counts, *quantiles, *shares)])
+
+
+def buckets_block(corpus: CorpusFolder) -> str:
+    """The corpus's masked-length buckets and their shares."""
+    edges, mask = read_edges(corpus) or (Edges(), "literals")
+    found = cut_corpus(corpus, edges, mask=mask, write=False)
+    rows = [
+        (band.name, _span(band.lower, band.upper), f"{band.questions:,}", f"{band.share:.1%}")
+        for band in found.bands
+    ]
+    table = markdown_table(("bucket", "masked length", "questions", "share"), rows)
+    return f"{table}\nCharacters of the gold SQL, {mask} masked; {found.questions:,} questions.\n"
+
+
+def golds_block(corpus: CorpusFolder) -> str:
+    """What preflight found when it ran the gold queries."""
+    report = _stored_report(corpus)
+    g = report.gold
+    rows = [
+        ("distinct gold queries", f"{g.golds:,}"),
+        ("fail", f"{g.error + g.denied + g.truncated:,}"),
+        ("run out of time", f"{g.timeout:,}"),
+        ("return nothing", f"{g.empty:,}"),
+        ("return one trivial cell", f"{g.trivial:,}"),
+        ("are not determined by the data", f"{g.undetermined:,}"),
+        ("sound", f"{g.sound:,}"),
+    ]
+    return markdown_table(("gold queries", "count"), rows)
+
+
+def findings_block(corpus: CorpusFolder) -> str:
+    """Preflight's findings by code."""
+    report = _stored_report(corpus)
+    rows = [
+        (f.severity.value, f"`{f.code}`", f.meaning, f"{f.findings:,}", f"{f.databases:,}")
+        for f in report.findings
+    ]
+    if not rows:
+        return "Preflight found nothing.\n"
+    return markdown_table(("severity", "code", "meaning", "findings", "databases"), rows)
+
+
+def signal_block(corpus: CorpusFolder) -> str:
+    """How many wrong queries near a gold the databases tell from it."""
+    signal = _stored_report(corpus).signal
+    if signal is None or signal.mean_low is None or signal.mean_high is None:
+        return "Not measured.\n"
+    rows = [
+        ("golds scored", f"{signal.scored:,} of {signal.sampled:,} sampled"),
+        ("mean, low to high", f"{signal.mean_low:.2f} to {signal.mean_high:.2f}"),
+        ("median", f"{signal.median:.2f}"),
+        ("share below 0.5", f"{signal.share_below_half or 0:.1%}"),
+        ("verdict", signal.verdict),
+    ]
+    return markdown_table(("signal", ""), rows)
+
+
+def made_block(corpus: CorpusFolder) -> str:
+    """What made the corpus folder, and from which bytes."""
+    index = corpus.index
+    lines = [f"- envbuild {index.get('envbuild')}, SQLite {index.get('sqlite')}"]
+    if index.get("revision"):
+        lines.append(f"- source revision `{index['revision']}`")
+    for name, digest in sorted(dict(index.get("source", {})).items()):
+        lines.append(f"- `{name}` sha256 `{digest}`")
+    return "\n".join(lines) + "\n"
+
+
+GENERAL_BLOCKS: dict[str, Callable[[], str]] = {"files": files_block, "published": published_block}
+"""Block name -> what renders it, for any corpus."""
+CORPUS_BLOCKS: dict[str, Callable[[CorpusFolder], str]] = {
+    "counts": counts_block,
+    "rows-per-table": rows_block,
+    "buckets": buckets_block,
+    "gold-queries": golds_block,
+    "findings": findings_block,
+    "signal": signal_block,
+    "made": made_block,
+}
+"""Block name -> what renders it from a corpus."""
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A GitHub table; bars in cells are escaped."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+def _kind(arrow_type: str) -> str:
+    return arrow_type.replace("list<item: ", "list of ").rstrip(">")
+
+
+def _stored_report(folder: CorpusFolder) -> CorpusReport:
+    file = folder.root / REPORT_FILE
+    try:
+        report = msgspec.json.decode(file.read_bytes(), type=StoredReport)
+    except FileNotFoundError:
+        raise CorpusFolderError(f"{file} is not there: run envbuild preflight first") from None
+    except msgspec.MsgspecError as e:
+        raise CorpusFolderError(f"{file} is no preflight report of this version: {e}") from e
+    return report.corpora[0]
+
+
+def _span(lower: int, upper: int | None) -> str:
+    return f"{lower} and more" if upper is None else f"{lower} to {upper - 1}"
