@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from false_rewards.measured import Measured
+from false_rewards.records import Answer, FalseRewards, PolicyRow
+from false_rewards.study import measure_benchmark
 
-from envbuild.records.false_rewards import Answer, FalseRewards, PolicyRow
-from envbuild.signal.false_rewards import measure_benchmark
-from envbuild.signal.measured import Measured
 from tests.shared import shared_data
 
 CUTS = ["0 rows", "1 row", "2 rows", "5 rows", "10 rows", "20 rows", "68 rows", "full"]

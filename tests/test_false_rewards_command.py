@@ -9,10 +9,10 @@ from pathlib import Path
 
 import apsw
 import pytest
+from false_rewards.answers import database_paths, read_answers
 
 from envbuild.corpora.source import read_source
 from envbuild.errors import SourceError
-from envbuild.evaluate.answers import database_paths, read_answers
 
 GOLD = "SELECT name FROM pet WHERE age > 3"
 PREDICTED = "SELECT name FROM pet WHERE age >= 3"
@@ -44,7 +44,7 @@ def benchmark(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "envbuild", "false-rewards", *map(str, arguments)]
+    command = [sys.executable, "docs/studies/false_rewards/run.py", *map(str, arguments)]
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     return subprocess.run(
         [*command, "--workers", "1"], capture_output=True, text=True, env=environment, check=False

@@ -30,7 +30,6 @@ _MODULES = (
     "episodes",
     "reports",
     "run",
-    "false_rewards_command",
 )
 RESUMED = frozenset(("amplify", "demo", "manifest", "materialize", "rollout", "run"))
 """Commands that go on where an interrupted call of them stopped."""

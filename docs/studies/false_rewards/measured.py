@@ -3,7 +3,7 @@
 import msgspec
 
 from envbuild.signal.score import FEWEST_MUTANTS, presumed_equivalents
-from envbuild.signal.states import Policy, independent_states
+from false_rewards.states import Policy, independent_states
 
 INDEPENDENT = independent_states()
 

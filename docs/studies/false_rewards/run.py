@@ -1,10 +1,19 @@
-"""`envbuild false-rewards`: what sparse databases pay to wrong predictions, as a table."""
+"""What sparse databases pay to real wrong predictions, as a table.
 
+python docs/studies/false_rewards/run.py spider/ bird/ --predictions dev_predictions.jsonl
+"""
+
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+FOLDER = str(Path(__file__).resolve().parent.parent)
+sys.path.insert(0, FOLDER)
+os.environ["PYTHONPATH"] = FOLDER  # for the processes that measure
 
 from envbuild.cli.options import (
     JsonOption,
@@ -13,10 +22,11 @@ from envbuild.cli.options import (
     WorkersOption,
 )
 from envbuild.cli.output import emit, progress, warn
+from envbuild.errors import EnvbuildError
 from envbuild.records.corpus import counted
 
 if TYPE_CHECKING:
-    from envbuild.records.false_rewards import FalseRewards, PolicyRow
+    from false_rewards.records import FalseRewards, PolicyRow
 
 BIN_TITLE = "Wrong predictions paid, by the question's signal on the same rows"
 BIN_HEADERS = ("signal", "at 2 rows", "at every cut")
@@ -29,11 +39,6 @@ class Table(NamedTuple):
     title: str
     headers: Sequence[str]
     cells: Sequence[Sequence[str]]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("false-rewards")(false_rewards)
 
 
 def false_rewards(
@@ -64,11 +69,11 @@ def false_rewards(
     wrong queries near the golds that the rows tell apart. Without predictions, the signal alone.
     Several systems are counted together, and each by itself at 2 rows.
 
-    Example: envbuild false-rewards spider/ bird/ --predictions dev_predictions.jsonl
+    Example: run.py spider/ bird/ --predictions dev_predictions.jsonl
     """
     from envbuild.corpora.source import read_source
-    from envbuild.evaluate.answers import read_all_answers
-    from envbuild.signal.false_rewards import measure_benchmark
+    from false_rewards.answers import read_all_answers
+    from false_rewards.study import measure_benchmark
 
     benchmarks = [read_source(path) for path in sources]
     studies = []
@@ -224,3 +229,11 @@ def _signal(study: "FalseRewards", row: "PolicyRow") -> str:
     if low is None or high is None:
         return "-"
     return f"{low:.2f}-{high:.2f}" if study.has_upper_end else f"{low:.2f}"
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(false_rewards)
+    except EnvbuildError as error:
+        warn(str(error))
+        sys.exit(2)

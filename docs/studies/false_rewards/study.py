@@ -12,12 +12,15 @@ import msgspec
 
 from envbuild.engine.fanout import run_shards
 from envbuild.records.execution import QueryResult
-from envbuild.records.false_rewards import Answer, FalseRewards
 from envbuild.schema.read import read_schema
-from envbuild.signal.measured import Measured
 from envbuild.signal.mutants import Mutant, draw_mutants
 from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, try_mutants
-from envbuild.signal.states import (
+from envbuild.sql.executor import Session
+from envbuild.sql.mutants.compiler import Compiler
+from envbuild.sql.verdicts import judge
+from false_rewards.measured import Measured
+from false_rewards.records import Answer, FalseRewards
+from false_rewards.states import (
     CUTS,
     FULL,
     SPARSE,
@@ -27,7 +30,7 @@ from envbuild.signal.states import (
     cut_policies,
     open_states,
 )
-from envbuild.signal.tally import (
+from false_rewards.tally import (
     database_cells,
     database_correlation,
     each_once,
@@ -36,9 +39,6 @@ from envbuild.signal.tally import (
     system_rows,
     top_alive,
 )
-from envbuild.sql.executor import Session
-from envbuild.sql.mutants.compiler import Compiler
-from envbuild.sql.verdicts import judge
 
 REWARD_VERDICT = "bag@1"
 

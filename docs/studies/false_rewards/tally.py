@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from envbuild.records.false_rewards import PaidByScore, PolicyRow, ScoreBin, SystemRow
 from envbuild.records.signal import AliveOperator
-from envbuild.signal.measured import Measured
-from envbuild.signal.states import FULL, SPARSE, Policy, cut_name, one_guided
+from false_rewards.measured import Measured
+from false_rewards.records import PaidByScore, PolicyRow, ScoreBin, SystemRow
+from false_rewards.states import FULL, SPARSE, Policy, cut_name, one_guided
 
 BIN_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 FEWEST_WRONG = 8

@@ -10,7 +10,7 @@ from envbuild.errors import SourceError, UsageError
 from envbuild.evaluate.predictions import questions_in_place, read_predictions
 from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import DatabaseRecord
-from envbuild.records.false_rewards import Answer
+from false_rewards.records import Answer
 
 
 class _Line(msgspec.Struct):
