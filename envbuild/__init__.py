@@ -9,12 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from envbuild.environment import Environment as Environment
-    from envbuild.rollout.agent import Agent as Agent
+    from envbuild.env.agent import Agent as Agent
+    from envbuild.env.environment import Environment as Environment
 
 __version__ = "0.1.0"
 
-_LATE = {"Agent": "envbuild.rollout.agent", "Environment": "envbuild.environment"}
+_LATE = {"Agent": "envbuild.env.agent", "Environment": "envbuild.env.environment"}
 
 
 def __dir__() -> list[str]:

@@ -18,10 +18,10 @@ from envbuild.manifest.layout import (
 )
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.connect import SQLITE_VERSION
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
 from envbuild.sql.gold_tables import read_gold_tables
-from envbuild.sql.results import digest_rows, encode_rows
-from envbuild.sql.text.order import order_matters
+from envbuild.sql.verdicts import digest_rows, encode_rows
 
 SCRIPT = """
 CREATE TABLE singer (id INTEGER PRIMARY KEY, name TEXT, country TEXT, age INT);

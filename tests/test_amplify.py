@@ -7,8 +7,8 @@ import sys
 import apsw
 import pytest
 
+from envbuild.generate.database import Amplified, amplify_database
 from envbuild.records.signal import AmplifySettings, Gold
-from envbuild.signal.amplify.database import Amplified, amplify_database
 from envbuild.sql.connect import open_image
 from tests.shared import shared_data
 

@@ -11,10 +11,10 @@ import pytest
 
 from envbuild.corpora.folder import open_corpora
 from envbuild.errors import UsageError
+from envbuild.generate.corpus import parse_rows
 from envbuild.io.parquet import read_records
 from envbuild.records.signal import AddedRow, GoldState
-from envbuild.signal.amplify.corpus import parse_rows
-from envbuild.sql.results import decode_rows
+from envbuild.sql.verdicts import decode_rows
 from tests.test_amplify import GOLDS, SHOP
 
 NEVER = "SELECT title FROM shop WHERE size > 5 AND size < 4"

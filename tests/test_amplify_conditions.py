@@ -3,15 +3,15 @@
 import apsw
 import pytest
 
+from envbuild.generate.columns import Probe
+from envbuild.generate.database import Amplified, amplify_database
+from envbuild.generate.plan import iter_checks
 from envbuild.materialize.values import affinity_of
+from envbuild.query.demand import read_demand
 from envbuild.records.execution import Value
 from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.columns import Probe
-from envbuild.signal.amplify.database import Amplified, amplify_database
-from envbuild.signal.amplify.plan import iter_checks
 from envbuild.signal.variants import DEFAULT_SETTINGS
-from envbuild.sql.trees.predicates import read_demand
 from tests.test_amplify import query
 
 CONDITIONS: list[tuple[str, Value]] = [

@@ -9,15 +9,15 @@ from collections import defaultdict
 
 import pytest
 
+from envbuild.generate.database import amplify_database
 from envbuild.records.signal import AmplifySettings, Gold, SignalScore
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.score import FEWEST_VARIANTS, score_question
+from envbuild.signal.tree import Compiler
 from envbuild.sql.connect import read_image
-from envbuild.sql.executor import Session
-from envbuild.sql.mutants.compiler import Compiler
+from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import equal_bag
 from tests.shared import shared_data
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from envbuild.generate.database import Amplified, amplify_database
 from envbuild.records.signal import AmplifySettings, Gold
-from envbuild.signal.amplify.database import Amplified, amplify_database
 from tests.test_amplify import query
 
 SHAPES = {

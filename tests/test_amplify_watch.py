@@ -5,12 +5,12 @@ from contextlib import closing
 import apsw
 import pytest
 
+from envbuild.generate.database import amplify_database
+from envbuild.generate.guided import Watch
+from envbuild.generate.tables import Workspace, open_workspace
 from envbuild.records.execution import QueryResult
 from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.database import amplify_database
-from envbuild.signal.amplify.guided import Watch
-from envbuild.signal.amplify.tables import Workspace, open_workspace
 from envbuild.sql.connect import open_writable_image
 
 ANN = "SELECT name FROM person WHERE name = 'Ann'"

@@ -14,8 +14,7 @@ from envbuild.records.corpus import DatabaseRecord
 from envbuild.schema.read import read_schema_of
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.files.dump_text import read_dump
-from envbuild.sql.files.row_counts import count_rows
-from envbuild.sql.files.undecodable import find_undecodable
+from envbuild.sql.files.inspect import count_rows, find_undecodable
 
 
 def build(path: Path, ddl: str, payload: Any = "", **fields: str) -> Built:
@@ -143,7 +142,7 @@ def test_the_schema_cannot_reach_outside(file: Path, tmp_path: Path) -> None:
 
 
 def test_an_endless_statement_ends(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envbuild.sql.files.new_database.DDL_STEPS", 2_000_000)
+    monkeypatch.setattr("envbuild.sql.files.create.DDL_STEPS", 2_000_000)
     endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
     built = build(file, f"CREATE TABLE a AS {endless}; CREATE TABLE t(a);", {"t": [{"a": 1}]})
     assert read(file, "SELECT a FROM t") == [(1,)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.environment import Environment
+from envbuild.env.environment import Environment
 from envbuild.records.episode import RewardBreakdown
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import quote_name

@@ -10,12 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.environment import Environment
+from envbuild.env import reward as reward_gold
+from envbuild.env.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, RewardSettings, Tier
-from envbuild.reward import gold as reward_gold
-from envbuild.testing.policies import POLICIES, hacks, make_policy
-from envbuild.testing.tokenizer import ByteTokenizer
+from envbuild.testing.policies import POLICIES, ByteTokenizer, hacks, make_policy
 from tests.small_manifest import QUESTIONS, VIEW, write_small_manifest
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.adapters.rollouts import Rollouts
 from envbuild.corpora.folder import open_corpora
-from envbuild.environment import Environment
-from envbuild.episode.text_episode import TextEpisode
+from envbuild.env.environment import Environment
+from envbuild.env.episode import TextEpisode
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
 from envbuild.signal.variants import make_variants
+from envbuild.train.trainer_env import Rollouts
 from tests.manifest.test_build import SHOP
 from tests.small_corpus import write_corpus
 

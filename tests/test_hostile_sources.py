@@ -17,7 +17,7 @@ from envbuild.io.json_stream import iter_json
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import Reject
 from envbuild.sql.connect import open_read_only
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from tests.shared import shared_data
 
 PACKED = json.dumps("\0envbuild packed/1")

@@ -16,10 +16,15 @@ from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.corpus import DatabaseRow, Question
 from envbuild.records.preflight import Severity
 from envbuild.records.signal import CorpusSignal, SignalThresholds
-from envbuild.signal.corpus import score_corpus
+from envbuild.signal.corpus import (
+    covers,
+    iter_golds,
+    read_signal,
+    sample_golds,
+    score_corpus,
+    write_signal,
+)
 from envbuild.signal.cuts import cut_database
-from envbuild.signal.sample import iter_golds, sample_golds
-from envbuild.signal.store import covers, read_signal, write_signal
 from envbuild.signal.summary import Shares, corpus_severity, signal_findings
 from envbuild.signal.variants import make_variants
 from tests.shared import shared_data

@@ -10,12 +10,10 @@ from envbuild.errors import GoldError
 from envbuild.records.corpus import Schema
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import draw_mutants
+from envbuild.signal.operators import OPERATORS
+from envbuild.signal.tree import Compiler, GoldTree, render
 from envbuild.sql.connect import open_private, open_read_only
-from envbuild.sql.executor import Session
-from envbuild.sql.mutants.compiler import Compiler
-from envbuild.sql.mutants.edits import render
-from envbuild.sql.mutants.operators import OPERATORS
-from envbuild.sql.mutants.tree import GoldTree
+from envbuild.sql.execution.session import Session
 from tests.shared import shared_data
 
 GOLDEN = Path(__file__).parent / "golden" / "mutants"

@@ -10,7 +10,7 @@ from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, make_mutants
 from envbuild.signal.score import score_question, try_mutants
 from envbuild.sql.connect import open_image
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 
 DDL = """
 CREATE TABLE singer (singer_id INTEGER PRIMARY KEY, name TEXT NOT NULL, country TEXT, age INT);

@@ -12,8 +12,8 @@ from envbuild.corpora.synthetic.database import parse_tables
 from envbuild.corpora.synthetic.shapes import write_demo_sources, write_shape
 from envbuild.errors import UnknownNameError
 from envbuild.materialize.corpus import build_corpus
-from envbuild.sql.executor import Session
-from envbuild.sql.text.mask import mask_sql
+from envbuild.sql.execution.session import Session
+from envbuild.sql.mask import mask_sql
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from envbuild.signal.variants import (
     make_variants,
     write_variants,
 )
-from envbuild.sql.results import decode_rows
+from envbuild.sql.verdicts import decode_rows
 from tests.test_amplify import GOLDS, query, shop_image
 
 NEVER = "SELECT title FROM shop WHERE size > 5 AND size < 4"

@@ -11,15 +11,14 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from envbuild.buckets.cut import cut_corpus, read_edges
-from envbuild.buckets.edges import Edges
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.wording import one_spelling
 from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import arrow_schema, open_parquet
 from envbuild.io.sorting import count_values
-from envbuild.preflight.measure import measure_corpus
-from envbuild.preflight.write import REPORT_FILE
+from envbuild.manifest.buckets import Edges, cut_corpus, read_edges
+from envbuild.preflight.row_counts import measure_corpus
+from envbuild.preflight.run import REPORT_FILE
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Finding, Thresholds
 from envbuild.records.signal import SignalScore

@@ -267,8 +267,8 @@ def amplify(
     when a gold query still returns nothing.
     """
     from envbuild.corpora.folder import open_corpora
+    from envbuild.generate.corpus import amplify_corpus, parse_rows
     from envbuild.records.signal import AmplifySettings
-    from envbuild.signal.amplify.corpus import amplify_corpus, parse_rows
 
     low, high = parse_rows(rows)
     settings = AmplifySettings(

@@ -39,7 +39,7 @@ from envbuild.records.corpus import counted, printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from envbuild.environment import Environment
+    from envbuild.env.environment import Environment
     from envbuild.io.episodes import EpisodeJournal
     from envbuild.records.episode import Episode, RewardBreakdown, Sampling, TextRequest
     from envbuild.records.execution import QueryResult
@@ -97,10 +97,10 @@ def rollout(
 
     import msgspec
 
+    from envbuild.env.client import CompletionsClient
+    from envbuild.env.rollout import choose_rows
     from envbuild.io.episodes import EpisodeJournal
     from envbuild.records.episode import EVALUATION_SAMPLING, Sampling
-    from envbuild.rollout.client import CompletionsClient
-    from envbuild.rollout.run import choose_rows
 
     env = _open(manifest, preset, full_schema, prompts, seed, rerun_golds, evaluation=evaluation)
     chosen = choose_rows(env, rows=rows, named=row or (), where=where)
@@ -146,9 +146,8 @@ def _open(
     rerun_golds: bool,
     **settings: bool,
 ) -> Environment:
-    from envbuild.environment import Environment
-    from envbuild.episode.presets import load_preset
-    from envbuild.episode.prompts import load_prompts
+    from envbuild.env.environment import Environment
+    from envbuild.env.prompts import load_preset, load_prompts
 
     return Environment.open(
         manifest,
@@ -169,8 +168,8 @@ async def _roll_out(
     trace: bool,
     quiet: bool,
 ) -> None:
+    from envbuild.env.rollout import run_rollouts
     from envbuild.records.episode import EndedBy
-    from envbuild.rollout.run import run_rollouts
 
     def show(episode_id: str, request: TextRequest, completion: str, observation: str) -> None:
         if episode_id == todo[0]:
@@ -270,11 +269,11 @@ def score(
     """
     from collections import Counter
 
-    from envbuild.environment import Environment
+    from envbuild.env.environment import Environment
+    from envbuild.env.rollout import recorded_settings, score_groups, write_rewards
     from envbuild.evaluate.runs import manifest_of
     from envbuild.io.episodes import check_episodes, iter_episodes
     from envbuild.records.episode import EpisodeSettings, RewardSettings
-    from envbuild.rollout.score import recorded_settings, score_groups, write_rewards
     from envbuild.sql.verdicts import row_equality
 
     row_equality(verdict)  # an unknown name is said before anything runs
@@ -352,6 +351,7 @@ def view(
     """
     from itertools import islice
 
+    from envbuild.env.rollout import REWARDS_FILE, render_episodes
     from envbuild.errors import CorpusFolderError
     from envbuild.evaluate.runs import manifest_of
     from envbuild.io.episodes import iter_episodes
@@ -360,8 +360,6 @@ def view(
     from envbuild.manifest.read import open_manifest
     from envbuild.records.episode import EndedBy, RewardBreakdown
     from envbuild.records.execution import Verdict
-    from envbuild.rollout.page import render_episodes
-    from envbuild.rollout.score import REWARDS_FILE
 
     chosen = list(islice(iter_episodes(episodes), limit))
     try:
@@ -555,10 +553,10 @@ def ask(
     Example: envbuild ask --db shop.sqlite --question "How many orders did Ann make?"
     --base-url http://127.0.0.1:8000/v1 --model NAME
     """
-    from envbuild.episode.presets import load_preset
-    from envbuild.episode.views import open_database
-    from envbuild.rollout.agent import Agent
-    from envbuild.rollout.generate import ServerGenerate
+    from envbuild.env.agent import Agent
+    from envbuild.env.client import ServerGenerate
+    from envbuild.env.prompts import load_preset
+    from envbuild.env.views import open_database
 
     def show_turn(place: int, request: TextRequest, completion: str, observation: str) -> None:
         _show_turn(request, completion, observation)
@@ -628,7 +626,7 @@ def serve(
     """
     if not openenv:
         raise UsageError("say which protocol to speak; there is one: --openenv")
-    from envbuild.adapters.openenv import listen, make_app, run_server
+    from envbuild.train.openenv import listen, make_app, run_server
 
     app = make_app(manifest, sessions=sessions, rerun_golds=rerun_golds)
     with listen(host, port) as listening:

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from envbuild.corpora.folder import CorpusFolder
-    from envbuild.preflight.check_database import CheckedDatabase
-    from envbuild.preflight.measure import MeasuredCorpus
-    from envbuild.preflight.run import CorpusFindings
+    from envbuild.preflight.row_counts import MeasuredCorpus
+    from envbuild.preflight.run import CheckedDatabase, CorpusFindings
     from envbuild.records.execution import Limits
     from envbuild.records.preflight import (
         CorpusReport,
@@ -89,11 +88,9 @@ def preflight(
     Example: envbuild preflight corpus/ --html preflight.html
     """
     from envbuild.corpora.folder import open_corpora
-    from envbuild.preflight.measure import measure_corpora
     from envbuild.preflight.page import write_page
-    from envbuild.preflight.run import as_report
-    from envbuild.preflight.thresholds import read_thresholds
-    from envbuild.preflight.write import report_document
+    from envbuild.preflight.row_counts import measure_corpora, read_thresholds
+    from envbuild.preflight.run import as_report, report_document
     from envbuild.records.execution import Limits
 
     run = _Run(
@@ -152,9 +149,14 @@ def _home(folder: CorpusFolder, out: Path | None, *, alone: bool) -> Path | None
 
 def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool) -> CorpusFindings:
     """One corpus: its signal, then every check; its files are written."""
-    from envbuild.preflight.run import check_databases, conclude
-    from envbuild.preflight.shard_parts import configuration_of, read_parts, remove_parts
-    from envbuild.preflight.write import write_findings
+    from envbuild.preflight.run import (
+        check_databases,
+        conclude,
+        configuration_of,
+        read_parts,
+        remove_parts,
+        write_findings,
+    )
     from envbuild.signal.summary import signal_findings
 
     folder = measured.folder
@@ -191,9 +193,8 @@ def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool
 
 def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run: _Run) -> bool:
     """Checks and keeps one shard of every corpus; True where that made all shards complete."""
-    from envbuild.preflight.measure import measure_corpus
-    from envbuild.preflight.run import check_databases
-    from envbuild.preflight.shard_parts import configuration_of, read_parts, write_part
+    from envbuild.preflight.row_counts import measure_corpus
+    from envbuild.preflight.run import check_databases, configuration_of, read_parts, write_part
 
     assert run.shard is not None
     index, count = run.shard
@@ -217,8 +218,7 @@ def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run
 
 def _signal(measured: MeasuredCorpus, run: _Run) -> CorpusSignal:
     """The corpus's signal, read from signal.parquet where it answers, else scored and stored."""
-    from envbuild.signal.corpus import score_corpus
-    from envbuild.signal.store import covers, read_signal, write_signal
+    from envbuild.signal.corpus import covers, read_signal, score_corpus, write_signal
 
     folder = measured.folder
     stored = signal = read_signal(folder)
@@ -433,7 +433,7 @@ def _cut(text: str, width: int) -> str:
 
 def _around_change(gold: str, wrong: str, width: int) -> str:
     """A wrong query on one line, cut so that what was changed in it is seen."""
-    from envbuild.sql.text.differences import changed_stretch
+    from envbuild.sql.tokens import changed_stretch
 
     gold, wrong = _one_line(gold), _one_line(wrong)
     start, end = changed_stretch(gold, wrong)

@@ -43,14 +43,14 @@ from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOption
 from envbuild.records.corpus import counted
 
 if TYPE_CHECKING:
-    from envbuild.buckets.cut import CorpusBuckets
-    from envbuild.curriculum.draw import Draws, StepDraw
-    from envbuild.curriculum.pool import Pool
+    from envbuild.manifest.buckets import CorpusBuckets
     from envbuild.manifest.build import Built
     from envbuild.manifest.read import Manifest
     from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample
     from envbuild.manifest.settings import ManifestSettings
     from envbuild.records.evaluation import Rung
+    from envbuild.train.pool import Pool
+    from envbuild.train.schedule import Draws, StepDraw
 
 SHOWN_CHANGES = 5
 QUESTION_WIDTH = 58
@@ -85,7 +85,7 @@ def buckets(
 
     Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
     """
-    from envbuild.buckets.cut import bucket_corpora
+    from envbuild.manifest.buckets import bucket_corpora
 
     with progress("questions", quiet=quiet) as bar:
         report = bucket_corpora(
@@ -384,12 +384,17 @@ def pool(
     import msgspec
 
     from envbuild.cli.plots import check_plot_path
-    from envbuild.curriculum.draw import Draws
-    from envbuild.curriculum.order import FILE, write_schedule
-    from envbuild.curriculum.pool import PoolChoice, build_pool, lengths_a_bucket, offered_rows
-    from envbuild.curriculum.presets import load_schedule, render_schedule, suggest_schedule
     from envbuild.errors import UsageError
     from envbuild.manifest.read import open_manifest
+    from envbuild.train.pool import (
+        FILE,
+        PoolChoice,
+        build_pool,
+        lengths_a_bucket,
+        offered_rows,
+        write_schedule,
+    )
+    from envbuild.train.schedule import Draws, load_schedule, render_schedule, suggest_schedule
 
     for image in (plot, plot_schedule):
         if image is not None:
@@ -522,7 +527,7 @@ def _plot_lengths(path: Path, manifest: Manifest) -> None:
     import polars as pl
 
     from envbuild.cli.plots import plot_lengths
-    from envbuild.curriculum.pool import lengths_a_bucket
+    from envbuild.train.pool import lengths_a_bucket
 
     lengths = lengths_a_bucket(pl.DataFrame(manifest.columns("bucket", "masked_length")))
     total = sum(len(values) for values in lengths.values())
@@ -536,7 +541,7 @@ def _plot_lengths(path: Path, manifest: Manifest) -> None:
 
 def _plot_schedule(path: Path, draws: Draws, step: int) -> None:
     from envbuild.cli.plots import plot_schedule
-    from envbuild.curriculum.schedule import gate_at, mixture_at
+    from envbuild.train.schedule import gate_at, mixture_at
 
     plan = draws.schedule
     steps = range(plan.steps)
@@ -579,9 +584,9 @@ def export(
     """
     import msgspec
 
-    from envbuild.adapters.export import export_manifest
-    from envbuild.adapters.rollouts import Rollouts
-    from envbuild.episode.prompts import load_prompts
+    from envbuild.env.prompts import load_prompts
+    from envbuild.train.export import export_manifest
+    from envbuild.train.trainer_env import Rollouts
 
     # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
     rollouts = Rollouts(manifest, prompts=load_prompts(prompts), rerun_golds=True)
@@ -687,8 +692,8 @@ def _show_rungs(rungs: list[Rung]) -> None:
 
 
 def _write_ladder_page(path: Path, folder: Path, rungs: list[Rung]) -> None:
-    from envbuild.evaluate.page import render_page
-    from envbuild.evaluate.scores import score_all
+    from envbuild.evaluate.report import render_page
+    from envbuild.evaluate.statistics import score_all
     from envbuild.io.files import write_text
     from envbuild.records.evaluation import Evaluation
     from envbuild.sql.connect import VERSIONS

@@ -79,8 +79,7 @@ def evaluate(
     """
     import msgspec
 
-    from envbuild.evaluate.page import render_page
-    from envbuild.evaluate.report import chart_groups, iter_metrics, write_evaluation
+    from envbuild.evaluate.report import chart_groups, iter_metrics, render_page, write_evaluation
     from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
     from envbuild.io.files import write_bytes, write_text
 
@@ -214,7 +213,7 @@ def compare(
 
     Example: envbuild compare base/ tuned/
     """
-    from envbuild.evaluate.compare import compare_all, read_sides, side_noise
+    from envbuild.evaluate.statistics import compare_all, read_sides, side_noise
 
     read = read_sides(sides, rule=rule)
     found = compare_all(read, seed=seed)

@@ -206,8 +206,7 @@ def demo(
         resolve_paths,
     )
     from envbuild.pipeline.plan import plan_stages
-    from envbuild.preflight.measure import measure_corpora
-    from envbuild.preflight.thresholds import read_thresholds
+    from envbuild.preflight.row_counts import measure_corpora, read_thresholds
 
     pipeline = Pipeline(
         format=FORMAT,

@@ -1,21 +1,294 @@
-"""Judging episodes against their manifest: both verdicts, exploration and literals."""
+"""Judging episodes against their manifest: both verdicts, exploration, literals and behaviour."""
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
 
-from envbuild.evaluate.exploration import decisive_literals, literal_ledger, opened_all
+from envbuild.env.reward import can_judge
+from envbuild.errors import GoldError
 from envbuild.evaluate.predicted import explain
+from envbuild.evaluate.statistics import share_of
 from envbuild.manifest.gold_store import GoldStore
-from envbuild.records.episode import EndedBy, Episode
-from envbuild.records.evaluation import LiteralUse, QuestionVerdict
+from envbuild.records.episode import EndedBy, Episode, ToolCall
+from envbuild.records.evaluation import Behaviour, LiteralUse, QuestionVerdict
 from envbuild.records.execution import Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.reward.score import can_judge
-from envbuild.sql.executor import Session
-from envbuild.sql.results import decode_rows
-from envbuild.sql.verdicts import judge
+from envbuild.sql.connect import Connection
+from envbuild.sql.execution.session import Session
+from envbuild.sql.gold_tables import read_gold_tables
+from envbuild.sql.tokens import Kind, iter_tokens
+from envbuild.sql.verdicts import decode_rows, digest_rows, judge
+
+# How a policy acted, from its episodes alone: nothing is run again here.
+
+
+RAN = frozenset((Outcome.OK.value, Outcome.TRUNCATED.value))
+"""Outcomes of SQL that executes; a truncated result ran, it is only longer than its cap."""
+
+SHARES = (
+    *("submit_rate", "executable_sql", "truncated", "fallback_rate", "wasted_calls"),
+    "opened_all_gold_tables",
+)
+"""Fields of a `Behaviour` that are shares."""
+
+LAST_WORKING = "last_working_query"
+"""The `Episode.answer_source` of a fallback."""
+
+
+def describe_behaviour(
+    episodes: Sequence[Episode],
+    opened_all: Sequence[bool | None] | None = None,
+    outcomes: Sequence[str] | None = None,
+    questions: Sequence[Hashable] | None = None,
+) -> Behaviour:
+    """Rates and means over episodes; shares of nothing are 0.
+
+    Episodes that their server failed are in `ended_by` alone: what they came to is nobody's doing.
+    `opened_all`: per episode whether it opened every gold table (`exploration.opened_all`).
+    `outcomes`: per episode the `Outcome` of its answer, empty without one: an episode runs no
+    answer of its own, whoever judged it did. `questions`: per episode the question it is to, the
+    unit of the intervals; without them its row.
+    """
+    told = zip(
+        episodes,
+        opened_all or [None] * len(episodes),
+        outcomes or [""] * len(episodes),
+        questions or [episode.row_id for episode in episodes],
+        strict=True,
+    )
+    shares: dict[str, list[tuple[Hashable, bool]]] = {name: [] for name in SHARES}
+    played = []
+    for episode, opened, outcome, question in told:
+        if episode.ended_by is EndedBy.SERVER_ERROR:
+            continue
+        played.append(episode)
+        calls = list(iter_calls(episode))
+        ran = [call.outcome for call in calls if call.sql and call.outcome]
+        if outcome and not fell_back(episode):  # that query is among the calls already
+            ran.append(outcome)
+        wasted = count_wasted(episode)
+        for name, values in (
+            ("submit_rate", [episode.ended_by is EndedBy.SUBMIT_SQL]),
+            ("executable_sql", [one in RAN for one in ran]),
+            ("truncated", [any(turn.truncated for turn in episode.turns)]),
+            ("fallback_rate", [fell_back(episode)]),
+            ("wasted_calls", [place < wasted for place in range(len(calls))]),
+            ("opened_all_gold_tables", [] if opened is None else [opened]),
+        ):
+            shares[name] += [(question, value) for value in values]
+    found = {name: share_of(values) for name, values in shares.items()}
+    value = {name: share.value or 0.0 for name, share in found.items()}
+    return Behaviour(
+        episodes=len(played),
+        submit_rate=value["submit_rate"],
+        executable_sql=value["executable_sql"],
+        mean_turns=_mean(len(e.turns) for e in played),
+        mean_tool_calls=_mean(sum(1 for _ in iter_calls(e)) for e in played),
+        truncated=value["truncated"],
+        fallback_rate=value["fallback_rate"],
+        wasted_calls=value["wasted_calls"],
+        ended_by=dict(sorted(Counter(e.ended_by.value for e in episodes).items())),
+        opened_all_gold_tables=found["opened_all_gold_tables"].value,
+        intervals={name: (s.low, s.high) for name, s in found.items() if s.total},
+    )
+
+
+def iter_calls(episode: Episode) -> Iterator[ToolCall]:
+    """The episode's tool calls in order, failed ones too."""
+    for turn in episode.turns:
+        yield from turn.calls
+
+
+def fell_back(episode: Episode) -> bool:
+    """Whether the answer is the last working query, also where a budget ended the episode."""
+    return episode.answer_source == LAST_WORKING or episode.ended_by is EndedBy.FALLBACK
+
+
+def count_wasted(episode: Episode) -> int:
+    """Calls that repeat an earlier one of the same episode to the letter: they can tell nothing.
+
+    A submission that was refused and is made again is the submit gate's own demand, not a waste.
+    """
+    seen: set[tuple[str, str]] = set()
+    wasted = 0
+    for call in iter_calls(episode):
+        key = (call.tool, _canonical(call.arguments))
+        wasted += key in seen
+        if not (call.tool == "submit_sql" and call.failed):
+            seen.add(key)
+    return wasted
+
+
+def call_arguments(call: ToolCall) -> Mapping[str, object]:
+    """The call's arguments; empty where they were not an object."""
+    try:
+        return msgspec.json.decode(call.arguments, type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted").decode()
+    except (msgspec.MsgspecError, RecursionError):
+        return arguments
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0
+
+
+# What an episode looked at: gold tables it opened, and the ledger of the gold's literals.
+
+
+OPENING_TOOLS = frozenset(("describe_table", "sample_rows", "distinct_values"))
+ANSWERS = frozenset(("submit_sql",))
+UNKNOWN_VALUE = "'\u241fno such value\u241f'"
+"""An SQL string that no data holds."""
+
+
+def opened_tables(episode: Episode, connection: Connection) -> set[str]:
+    """Tables the episode opened, lower case: by a tool that names one, or by a query that ran."""
+    opened: set[str] = set()
+    for call in iter_calls(episode):
+        if call.failed:
+            continue
+        if call.tool in OPENING_TOOLS:
+            opened.add(str(call_arguments(call).get("table_name", "")).lower())
+        elif call.tool == "run_query" and call.outcome in RAN:
+            try:
+                found = read_gold_tables(connection, call.sql)
+            except GoldError:
+                continue
+            opened.update(name.lower() for name in found.tables)
+    return opened
+
+
+def opened_all(row: ManifestRow, episode: Episode, connection: Connection) -> bool | None:
+    """Whether the episode opened every gold table; None where the gold reads none."""
+    gold = {name.lower() for name in row.gold_tables}
+    return gold <= opened_tables(episode, connection) if gold else None
+
+
+def literal_ledger(
+    row: ManifestRow,
+    episode: Episode,
+    *,
+    decisive: Sequence[str],
+    correct: bool | None,
+) -> Iterator[LiteralUse]:
+    """One line a string literal that the gold's answer depends on (`decisive_literals`)."""
+    question = f"{row.question}\n{row.evidence}".lower()
+    results = "\n".join(_shown(iter_calls(episode))).lower()
+    answer = {text.lower() for _, _, text in _string_spans(episode.sql, quoted=None)}
+    for literal in decisive:
+        needle = literal.strip("%").lower()
+        yield LiteralUse(
+            episode_id=episode.episode_id,
+            question_id=row.question_id,
+            literal=literal,
+            stated=stands_in(question, literal),
+            looked_up=stands_in(results, literal),
+            used=any(needle == text.strip("%") for text in answer),
+            correct=correct,
+        )
+
+
+def stands_in(text: str, literal: str) -> bool:
+    """Whether the literal stands in the text as words of its own, whatever the case.
+
+    A plural ending is allowed. 'F' does not stand in "for"; at its open ends a LIKE pattern may
+    continue a word.
+    """
+    needle = literal.strip("%").lower()
+    if not needle:
+        return False
+    before = r"(?<!\w)" if needle[0].isalnum() and not literal.startswith("%") else ""
+    after = r"(?:e?s)?(?!\w)" if needle[-1].isalnum() and not literal.endswith("%") else ""
+    return re.search(before + re.escape(needle) + after, text.lower()) is not None
+
+
+def decisive_literals(row: ManifestRow, *, session: Session, gold: GoldResult) -> list[str]:
+    """The gold's string literals whose change changes the gold's result, each once, in order.
+
+    Each is replaced by a text that no data holds; a variant that no longer runs counts as changed.
+    None where the gold itself no longer gives its result (it asks the clock): then every change
+    would look decisive.
+    """
+
+    def changed(sql: str) -> bool:
+        result = session.run(sql)
+        return not result.ok or digest_rows(result.rows, ordered=gold.ordered) != gold.digest
+
+    sql = row.gold_sql
+    spans = list(_string_spans(sql, quoted=frozenset(row.literals)))
+    if not spans or changed(sql):
+        return []
+    decisive: list[str] = []
+    for start, end, text in spans:
+        if text not in decisive and changed(sql[:start] + UNKNOWN_VALUE + sql[end:]):
+            decisive.append(text)
+    return decisive
+
+
+def summarize_ledger(ledger: Iterable[LiteralUse]) -> dict[str, float | int | None]:
+    """The shares that the published analysis gives, over decisive literals.
+
+    `literals`; of all: `stated`, `looked_up`, `used`; of the unstated: `unstated_looked_up`,
+    `unstated_used`; and how often the answer was right with the right value and without it. A
+    share of nothing is None.
+    """
+    lines = list(ledger)
+    unstated = [line for line in lines if not line.stated]
+
+    def share(chosen: list[LiteralUse], holds: Callable[[LiteralUse], bool]) -> float | None:
+        return sum(map(holds, chosen)) / len(chosen) if chosen else None
+
+    scored = [line for line in lines if line.correct is not None]
+    return {
+        "literals": len(lines),
+        "stated": share(lines, lambda u: u.stated),
+        "looked_up": share(lines, lambda u: u.looked_up),
+        "used": share(lines, lambda u: u.used),
+        "unstated": len(unstated),
+        "unstated_looked_up": share(unstated, lambda u: u.looked_up),
+        "unstated_used": share(unstated, lambda u: u.used),
+        "correct_when_used": share([u for u in scored if u.used], lambda u: bool(u.correct)),
+        "correct_when_not_used": share(
+            [u for u in scored if not u.used], lambda u: bool(u.correct)
+        ),
+    }
+
+
+def _string_spans(sql: str, *, quoted: frozenset[str] | None) -> Iterator[tuple[int, int, str]]:
+    """(start, end, unquoted text) of each string; `"…"` counts if in `quoted` or that is None."""
+    for token in iter_tokens(sql):
+        written = sql[token.start : token.end]
+        if token.kind is Kind.STRING:
+            yield token.start, token.end, written[1:-1].replace("''", "'")
+        elif (
+            token.kind is Kind.QUOTED
+            and written[0] == '"'
+            and (quoted is None or written in quoted)
+        ):
+            yield token.start, token.end, written[1:-1].replace('""', '"')
+
+
+def _shown(calls: Iterable[ToolCall]) -> Iterator[str]:
+    """Every tool result the policy saw before it answered."""
+    for call in calls:
+        if call.tool in ANSWERS and not call.failed:
+            return
+        if not call.failed:
+            yield call.result
+
+
+# Judging episodes against their manifest: both verdicts, exploration and literals.
+
 
 OFFICIAL = "official@1"
 """EX's rule, here and on hidden variants."""

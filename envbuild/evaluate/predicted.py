@@ -14,10 +14,9 @@ from envbuild.errors import UnknownNameError
 from envbuild.records.corpus import Question
 from envbuild.records.evaluation import QuestionVerdict
 from envbuild.records.execution import Limits, QueryResult, Verdict
-from envbuild.sql.comparing.testsuite import without_distinct
-from envbuild.sql.executor import DEFAULT_LIMITS, Session
-from envbuild.sql.text.order import order_matters
-from envbuild.sql.verdicts import VERDICTS, judge
+from envbuild.sql.execution.session import DEFAULT_LIMITS, Session
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.verdicts import VERDICTS, judge, without_distinct
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):

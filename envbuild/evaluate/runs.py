@@ -9,11 +9,11 @@ import msgspec
 
 from envbuild.corpora.source import read_source
 from envbuild.engine.seeds import shuffled
-from envbuild.episode.views import ViewCache
+from envbuild.env.views import ViewCache
 from envbuild.errors import CorpusFolderError, SourceError, UsageError
+from envbuild.evaluate.answers import questions_in_place, quote_some, read_predictions
 from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
 from envbuild.evaluate.predicted import BENCHMARKS, judge_predictions, load_benchmark
-from envbuild.evaluate.predictions import questions_in_place, quote_some, read_predictions
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import (
     BEGUN,
@@ -30,7 +30,7 @@ from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.records.manifest import ManifestRow
 from envbuild.signal.variants import VariantStore
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import VERDICTS
 
 WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"

@@ -1,19 +1,30 @@
-"""Paired statistics for two policies on the same questions: what a referee asks for.
+"""EX from single verdicts with intervals, and paired statistics for policies on the same
+questions."""
 
-The question is the unit throughout: several seeds of one policy are averaged per question first.
-Exact McNemar: McNemar 1947, two-sided binomial on the discordant pairs. Interval for one share:
-Wilson 1927, with a design effect where a question was answered several times. Family-wise: Holm
-1979; false discovery rate: Benjamini and Hochberg 1995.
-"""
-
-from collections.abc import Hashable, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from envbuild.errors import UsageError
+from envbuild.corpora.wording import one_spelling
+from envbuild.errors import CorpusFolderError, UsageError
+from envbuild.io.parquet import iter_records
+from envbuild.records.evaluation import Comparison, QuestionVerdict, Score, Share
+from envbuild.records.execution import Verdict
+
+# Paired statistics for two policies on the same questions: what a referee asks for.
+#
+# The question is the unit throughout: several seeds of one policy are averaged per question
+# first. Exact McNemar: McNemar 1947, two-sided binomial on the discordant pairs. Interval for one
+# share: Wilson 1927, with a design effect where a question was answered several times.
+# Family-wise: Holm 1979; false discovery rate: Benjamini and Hochberg 1995.
+
 
 RESAMPLES = 10_000
 
@@ -229,3 +240,245 @@ def _cluster_sums(
 def _check_aligned(first: Sequence[object], second: Sequence[object]) -> None:
     if len(first) != len(second):
         raise UsageError(f"{len(first)} and {len(second)} verdicts: pair them by question first")
+
+
+# EX official and strict from single verdicts, whole and by group, unscored beside the score.
+
+
+SIZES = ((4, "1-4 tables"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"))
+"""Last table count of each size group; more tables are `65+`."""
+GRADES = (
+    *("short", "easy", "simple", "medium", "moderate", "long"),
+    *("hard", "challenging", "extra", "complex", "highly complex"),
+)
+"""Buckets and the difficulties of BIRD, Spider, SQaLe and SynSQL: each one's own order holds."""
+
+
+def score_all(verdicts: Sequence[QuestionVerdict]) -> Score:
+    """EX over all verdicts."""
+    return score_group("all", verdicts)
+
+
+def score_by(
+    verdicts: Iterable[QuestionVerdict], key: Callable[[QuestionVerdict], str], *, by: str = ""
+) -> list[Score]:
+    """One score a group, easiest or smallest first; answers with an empty key are left out.
+
+    Keys that differ only in case or blanks are one group, under their commonest spelling.
+    """
+    named = [(name, verdict) for verdict in verdicts if (name := key(verdict))]
+    shown = one_spelling(name for name, _ in named)
+    groups: dict[str, list[QuestionVerdict]] = defaultdict(list)
+    for name, verdict in named:
+        groups[shown[name]].append(verdict)
+    return [score_group(name, groups[name], by=by) for name in sorted(groups, key=_natural)]
+
+
+def score_group(name: str, verdicts: Sequence[QuestionVerdict], *, by: str = "") -> Score:
+    """EX over one group."""
+    hidden = [(v.key, v.hidden == Verdict.EQUAL) for v in verdicts if v.hidden]
+    return Score(
+        name=name,
+        by=by,
+        official=share_of((v.key, v.official_correct) for v in verdicts),
+        strict=share_of((v.key, v.strict_correct) for v in verdicts),
+        unscored=sum(v.official_correct is None for v in verdicts),
+        hidden=share_of(hidden) if hidden else None,
+    )
+
+
+def share_of(answers: Iterable[tuple[Hashable, bool | None]]) -> Share:
+    """The share of True among what was scored, with its 95 % interval.
+
+    Each answer comes with the question it is to: the unit of the interval.
+    """
+    scored = [(question, value) for question, value in answers if value is not None]
+    correct = [value for _, value in scored]
+    interval = clustered_interval(correct, [question for question, _ in scored])
+    return Share(correct=sum(correct), total=len(scored), low=interval.low, high=interval.high)
+
+
+def size_group(verdict: QuestionVerdict) -> str:
+    """The size group of the view the policy saw; empty where it is not known."""
+    if not verdict.tables:
+        return ""
+    return next((name for last, name in SIZES if verdict.tables <= last), "65+")
+
+
+def _natural(name: str) -> tuple[int, int, str]:
+    """Buckets, difficulties and sizes in their own order, numbers as numbers, the rest by name."""
+    if name.lower() in GRADES:
+        return 0, GRADES.index(name.lower()), ""
+    if (numbered := re.match(r"\D?(\d+)", name)) is not None:
+        return 1, int(numbered[1]), name
+    return 2, 0, name
+
+
+# Policies compared in pairs on the questions they share, corrected for the number of pairs.
+
+
+VERDICTS_FILE = "evaluation.parquet"
+Key = tuple[str, str]
+"""A question's corpus and id."""
+RULES: dict[str, Callable[[QuestionVerdict], bool | None]] = {
+    "official": lambda verdict: verdict.official_correct,
+    "strict": lambda verdict: verdict.strict_correct,
+    "hidden": lambda verdict: verdict.hidden == Verdict.EQUAL if verdict.hidden else None,
+}
+"""Whether an answer is right by each rule; None where it says nothing of it."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy's runs on one set of questions."""
+
+    name: str
+    runs: tuple[dict[Key, float], ...]
+    """Per run: question -> share of its candidates that are right; the unscored are absent."""
+    databases: dict[Key, str]
+    """Question -> db_id, for clustering."""
+    rules: tuple[str, ...] = ()
+    """Verdict rules its answers were judged by."""
+
+
+def read_side(text: str, *, rule: str = "official") -> Side:
+    """One side from `FOLDER` or, for several seeds, `FOLDER,FOLDER,…`.
+
+    A folder is one that `envbuild evaluate` wrote evaluation.parquet into; the file itself will do.
+    Raises UsageError for an unknown rule, an empty side or one that the rule says nothing of,
+    CorpusFolderError for a missing file.
+    """
+    if rule not in RULES:
+        raise UsageError(f"--rule takes {', '.join(RULES)}; got {rule!r}")
+    paths = [Path(part) for part in text.split(",") if part]
+    if not paths:
+        raise UsageError("a side of a comparison needs at least one folder")
+    databases: dict[Key, str] = {}
+    runs: list[dict[Key, float]] = []
+    rules: set[str] = set()
+    for path in paths:
+        verdicts = list(iter_records(_verdicts_file(path), QuestionVerdict))
+        databases.update((v.key, f"{v.corpus}/{v.db_id}") for v in verdicts)
+        rules.update(v.official_name if rule == "official" else f"{rule}@1" for v in verdicts)
+        runs.append(_means(verdicts, rule=rule))
+        if rule == "hidden" and not runs[-1]:
+            raise UsageError(
+                f"{path} carries no hidden@1 verdict: its questions have no scored variant. Build "
+                "the manifest with --variants N, roll out, and evaluate again"
+            )
+    named = _name(paths)
+    return Side(name=named, runs=tuple(runs), databases=databases, rules=tuple(sorted(rules)))
+
+
+def read_sides(texts: Sequence[str], *, rule: str = "official") -> list[Side]:
+    """`read_side` of each; sides of one folder name are called by what was given for them."""
+    sides = [read_side(text, rule=rule) for text in texts]
+    names = Counter(side.name for side in sides)
+    return [
+        msgspec.structs.replace(side, name=text) if names[side.name] > 1 else side
+        for side, text in zip(sides, texts, strict=True)
+    ]
+
+
+def compare_all(sides: Sequence[Side], *, seed: int = 0) -> list[Comparison]:
+    """Every pair of sides, with p-values adjusted over all the pairs compared.
+
+    Raises UsageError for fewer than two sides, sides judged by different rules, or a pair that
+    shares no scored question.
+    """
+    if len(sides) < 2:
+        raise UsageError("compare needs at least two evaluations")
+    rules = sorted({rule for side in sides for rule in side.rules})
+    if len(rules) > 1:
+        raise UsageError(
+            f"these evaluations were judged by different rules ({', '.join(rules)}): evaluate them "
+            "by one, or compare with --rule strict"
+        )
+    found = [_compare(first, second, seed=seed) for first, second in combinations(sides, 2)]
+    p_values = [comparison.p for comparison in found]
+    adjusted = zip(found, holm(p_values), benjamini_hochberg(p_values), strict=True)
+    return [
+        msgspec.structs.replace(comparison, holm=family, benjamini_hochberg=discovery)
+        for comparison, family, discovery in adjusted
+    ]
+
+
+def side_noise(side: Side) -> NoiseFloor | None:
+    """Test-retest noise of a side with several runs; None for one run."""
+    if len(side.runs) < 2:
+        return None
+    shared = sorted(set.intersection(*(set(run) for run in side.runs)))
+    return noise_floor([[run[key] for key in shared] for run in side.runs])
+
+
+def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
+    left, right = _over_runs(first), _over_runs(second)
+    shared = sorted(left.keys() & right.keys())
+    if not shared:
+        raise UsageError(
+            f"{first.name} and {second.name} share no scored question: were both run on the same "
+            "manifest and split?"
+        )
+    a, b = [left[key] for key in shared], [right[key] for key in shared]
+    single = all(value in (0.0, 1.0) for value in (*a, *b))
+    discordant = count_discordant(
+        [x > y for x, y in zip(a, b, strict=True)], [y > x for x, y in zip(a, b, strict=True)]
+    )
+    differing = discordant.only_first + discordant.only_second
+    plain = paired_bootstrap(a, b, seed=seed)
+    databases = [first.databases.get(key) or second.databases[key] for key in shared]
+    clustered = paired_bootstrap(a, b, clusters=databases, seed=seed)
+    return Comparison(
+        first=first.name,
+        second=second.name,
+        questions=len(shared),
+        left_out=len((first.databases.keys() | second.databases.keys()) - set(shared)),
+        first_score=sum(a) / len(a),
+        second_score=sum(b) / len(b),
+        delta=(sum(b) - sum(a)) / len(a),
+        only_first=discordant.only_first,
+        only_second=discordant.only_second,
+        test="mcnemar_exact" if single else "sign_flip",
+        p=mcnemar_exact(discordant) if single else sign_flip_test(a, b, seed=seed),
+        holm=1.0,
+        benjamini_hochberg=1.0,
+        low=plain.low,
+        high=plain.high,
+        clustered_low=clustered.low,
+        clustered_high=clustered.high,
+        detectable=minimum_detectable_effect(len(shared), differing / len(shared))
+        if differing
+        else None,
+    )
+
+
+def _over_runs(side: Side) -> dict[Key, float]:
+    """Question -> mean over the runs; only questions that every run scored."""
+    shared = set.intersection(*(set(run) for run in side.runs))
+    return {key: sum(run[key] for run in side.runs) / len(side.runs) for key in shared}
+
+
+def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[Key, float]:
+    candidates: dict[Key, list[bool]] = defaultdict(list)
+    for verdict in verdicts:
+        correct = RULES[rule](verdict)
+        if correct is not None:
+            candidates[verdict.key].append(correct)
+    return {key: sum(values) / len(values) for key, values in candidates.items()}
+
+
+def _verdicts_file(path: Path) -> Path:
+    if not path.exists():
+        raise CorpusFolderError(
+            f"no folder {path}: give one that `envbuild evaluate` has written into"
+        )
+    file = path / VERDICTS_FILE if path.is_dir() else path
+    if not file.is_file():
+        raise CorpusFolderError(
+            f"no {VERDICTS_FILE} in {path}: run `envbuild evaluate {path}` first"
+        )
+    return file
+
+
+def _name(paths: Sequence[Path]) -> str:
+    names = [path.parent.name if path.is_file() else path.name or str(path) for path in paths]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -26,8 +26,7 @@ from typing import BinaryIO
 import msgspec
 
 from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError, StateError
-from envbuild.io.files import write_bytes, writing
-from envbuild.io.locks import WriterLock, stands_at
+from envbuild.io.files import WriterLock, stands_at, write_bytes, writing
 from envbuild.io.parquet import arrow_schema, iter_records, write_records
 from envbuild.records.episode import EndedBy, Episode
 

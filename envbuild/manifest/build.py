@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from envbuild.buckets.edges import NAMES_OF_TWO_EDGES
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import CorpusFolderError, UsageError
-from envbuild.io.files import write_bytes, writing
-from envbuild.io.locks import only_writer
+from envbuild.io.files import only_writer, write_bytes, writing
 from envbuild.io.parquet import write_batches
+from envbuild.manifest.buckets import NAMES_OF_TWO_EDGES
 from envbuild.manifest.layout import (
     FORMAT,
     GOLD_FILE,

@@ -18,9 +18,9 @@ from envbuild.manifest.layout import FORMAT
 from envbuild.manifest.read import Manifest
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.connect import SQLITE_VERSION, read_image
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from envbuild.sql.forks import KeyedLocks
-from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.verdicts import digest_rows, encode_rows
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]
 """Of the file, and of the WAL beside it; nothing where there is none, or an empty one."""

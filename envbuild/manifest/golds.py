@@ -13,12 +13,11 @@ from envbuild.records.execution import Limits, Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
-from envbuild.sql.executor import Session
-from envbuild.sql.files.view import build_view_image
+from envbuild.sql.execution.session import Session
+from envbuild.sql.files.subset import build_view_image
+from envbuild.sql.from_names import order_matters
 from envbuild.sql.gold_tables import GoldTableReader, GoldTables
-from envbuild.sql.results import decode_rows, digest_rows, encode_rows
-from envbuild.sql.text.order import order_matters
-from envbuild.sql.verdicts import judge
+from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows, judge
 
 KEPT_BYTES = 64 * 1024 * 1024
 """Images kept open: many golds of a database read the same tables."""

@@ -16,15 +16,15 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from envbuild.buckets.cut import bucket_column, names_of
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.io.files import atomic_path
 from envbuild.io.parquet import GROUP_ROWS, arrow_schema, open_parquet
+from envbuild.manifest.buckets import bucket_column, names_of
 from envbuild.manifest.layout import escape_part, row_id_of
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
 from envbuild.records.manifest import VariantBatch
-from envbuild.sql.text.mask import mask_column
+from envbuild.sql.mask import mask_column
 
 
 @contextmanager

@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from envbuild.buckets.cut import read_edges
-from envbuild.buckets.edges import PUBLISHED_EDGES, Edges, parse_edges
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import INDEX_FILE
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
 from envbuild.io.files import sha256_file, writing
 from envbuild.io.sorting import count_values
+from envbuild.manifest.buckets import PUBLISHED_EDGES, Edges, parse_edges, read_edges
 from envbuild.manifest.layout import (
     FORMAT,
     GOLD_FILE,
@@ -27,7 +26,7 @@ from envbuild.manifest.layout import (
 from envbuild.records.execution import Limits
 from envbuild.schema.sampler import DEFAULT_TABLES, DISTRACTORS
 from envbuild.sql.connect import SQLITE_VERSION
-from envbuild.sql.text.mask import MaskMode
+from envbuild.sql.mask import MaskMode
 
 QUESTIONS_FILE = "questions.parquet"
 INPUT_FILES = (INDEX_FILE, "buckets.parquet", "findings.parquet", "signal.parquet")

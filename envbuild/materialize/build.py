@@ -20,11 +20,16 @@ from envbuild.materialize.rows import TableLoad, unknown_table
 from envbuild.records.corpus import DatabaseRecord, DatabaseRow, Reject, Table, TableRow
 from envbuild.schema.read import count_declared_keys, read_tables
 from envbuild.sql.connect import Connection
-from envbuild.sql.files.foreign_key_check import orphans_by_table
-from envbuild.sql.files.new_database import finish, open_new
-from envbuild.sql.files.ready_file import fold_in_log, open_ready, put_out_of_wal_mode
-from envbuild.sql.files.row_counts import count_table_rows, unreadable_tables
-from envbuild.sql.files.undecodable import find_undecodable
+from envbuild.sql.files.create import finish, open_new
+from envbuild.sql.files.inspect import (
+    count_table_rows,
+    find_undecodable,
+    fold_in_log,
+    open_ready,
+    orphans_by_table,
+    put_out_of_wal_mode,
+    unreadable_tables,
+)
 from envbuild.sql.names import fold_name
 
 DESCRIPTIONS = "database_description"

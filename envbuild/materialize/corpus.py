@@ -21,8 +21,7 @@ from envbuild import __version__
 from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER, Source
 from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError
-from envbuild.io.files import TEMPORARY_SUFFIX, sha256_file, write_bytes, writing
-from envbuild.io.locks import only_writer
+from envbuild.io.files import TEMPORARY_SUFFIX, only_writer, sha256_file, write_bytes, writing
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.materialize.build import Built, build_database
 from envbuild.records.corpus import DatabaseRecord, DatabaseRow, Question, Reject, TableRow

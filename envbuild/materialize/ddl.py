@@ -12,12 +12,11 @@ import msgspec
 
 from envbuild.records.corpus import Reject
 from envbuild.sql.connect import Connection, quote_name
+from envbuild.sql.files.create import RefusedStatementError, run_statement
 from envbuild.sql.files.dump_text import read_dump
-from envbuild.sql.files.new_database import RefusedStatementError, run_statement
+from envbuild.sql.from_names import MAX_VIEW_READS, oversized_views
 from envbuild.sql.names import fold_name
-from envbuild.sql.text.from_names import MAX_VIEW_READS, oversized_views
-from envbuild.sql.text.statements import split_statements
-from envbuild.sql.text.tokens import Kind, iter_code, unquote
+from envbuild.sql.tokens import Kind, iter_code, split_statements, unquote
 
 _HEAD = re.compile(r"(?:\s+|--[^\n]*|/\*[\s\S]*?\*/)*", re.UNICODE)
 _TRIGGER = re.compile(r"CREATE\s+(?:TEMP\w*\s+)?TRIGGER\b", re.IGNORECASE)

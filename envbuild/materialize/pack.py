@@ -22,7 +22,7 @@ from envbuild.materialize.build import SEQUENCE_TABLE, has_sequences
 from envbuild.records.corpus import Question, Table
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection, quote_name
-from envbuild.sql.files.ready_file import open_ready
+from envbuild.sql.files.inspect import open_ready
 
 SCHEMAS_FILE = "schemas/{split}-00000-of-00001.parquet"
 QUERIES_FILE = "queries/{split}-00000-of-00001.parquet"

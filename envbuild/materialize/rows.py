@@ -20,8 +20,7 @@ from envbuild.materialize.values import (
 from envbuild.records.corpus import Column, Reject, Table
 from envbuild.records.execution import Row
 from envbuild.sql.connect import Connection
-from envbuild.sql.files.insert import insert_rows, insert_sql
-from envbuild.sql.files.new_database import LARGEST_ID, ids_left
+from envbuild.sql.files.create import LARGEST_ID, ids_left, insert_rows, insert_sql
 from envbuild.sql.names import fold_name
 
 _Positioned = tuple[int, Any]

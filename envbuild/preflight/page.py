@@ -11,7 +11,7 @@ from envbuild.io.pages import render_page
 from envbuild.records.corpus import counted
 from envbuild.records.preflight import BIN_EDGES, GoldHealth, Report
 from envbuild.records.signal import SignalSummary
-from envbuild.sql.text.differences import changed_stretch
+from envbuild.sql.tokens import changed_stretch
 
 GOLD_PARTS = ("sound", "trivial", "empty", "undetermined", "fails")
 

@@ -1,32 +1,151 @@
-"""What a check looks at: one database, or one distinct gold query of it."""
+"""What a check looks at: one database, or one distinct gold query of it, on sessions of its own."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from envbuild.preflight.drafts import Draft
-from envbuild.preflight.gold_sessions import GoldSessions
-from envbuild.records.corpus import DatabaseRow, Question, Reject, Schema, is_evaluation_split
-from envbuild.records.execution import Limits, QueryResult
-from envbuild.schema.read import read_schema
-from envbuild.sql.connect import Connection, SQLiteError, open_read_only
-from envbuild.sql.files.foreign_key_check import KeyCheck, check_foreign_keys
-from envbuild.sql.text.tokens import Kind, iter_code
-from envbuild.sql.undetermined.conditions import INSTANTS
-from envbuild.sql.undetermined.text_numbers import number_columns
-from envbuild.sql.undetermined.tie_breaks import (
+from envbuild.query.nondeterminism import (
+    INSTANTS,
+    ClockedSession,
     LimitSite,
+    ReorderedSession,
     break_ties,
+    break_window_ties,
     columns_named,
     limit_sites,
+    number_columns,
+    open_as_numbers,
+    open_reversed,
+    open_seeded,
     probe_columns,
 )
-from envbuild.sql.undetermined.windows import break_window_ties
+from envbuild.records.corpus import DatabaseRow, Question, Reject, Schema, is_evaluation_split
+from envbuild.records.execution import Limits, QueryResult
+from envbuild.records.preflight import Finding, Severity
+from envbuild.schema.read import read_schema
+from envbuild.sql.connect import Connection, SQLiteError, open_read_only
+from envbuild.sql.execution.session import Session
+from envbuild.sql.files.inspect import KeyCheck, check_foreign_keys
+from envbuild.sql.tokens import Kind, iter_code
 from envbuild.sql.verdicts import equal_bag
+
+# Findings as checks write them, before the table of codes gives them a severity.
+
+
+EXAMPLE_CHARACTERS = 300
+"""An example longer than this is cut, and says so with an ellipsis."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding whose severity the table of codes decides."""
+
+    corpus: str
+    code: str
+    message: str
+    db_id: str = ""
+    table: str = ""
+    question_id: str = ""
+    count: int = 1
+    example: str = ""
+    severity: Severity | None = None
+    """Instead of the code's own."""
+    evaluation: bool = False
+    """The question is asked in an evaluation split only: no reward is paid for it."""
+
+    def as_note(self) -> "Draft":
+        """The same, but only a note."""
+        return msgspec.structs.replace(self, severity=Severity.NOTE)
+
+
+def as_finding(draft: Draft, severity: Severity) -> Finding:
+    """The draft with its severity, its example cut to a readable length."""
+    example = " ".join(draft.example.split())
+    if len(example) > EXAMPLE_CHARACTERS:
+        example = example[: EXAMPLE_CHARACTERS - 1] + "…"
+    return Finding(
+        corpus=draft.corpus,
+        code=draft.code,
+        severity=severity,
+        db_id=draft.db_id,
+        table=draft.table,
+        question_id=draft.question_id,
+        count=draft.count,
+        message=draft.message,
+        example=example,
+    )
+
+
+# The sessions on which a database's gold queries run: as it is, reordered, at other times.
+
+
+S = TypeVar("S", Session, ClockedSession, ReorderedSession)
+
+
+class GoldSessions:
+    """The sessions a gold query may be run on, each opened when first asked for."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._path, self._limits = path, limits
+        self._closers: list[Callable[[], None]] = []
+        self._numbers: Session | None = None
+
+    @cached_property
+    def plain(self) -> Session:
+        """The database as it is."""
+        return self._closed_at_end(Session.open_file(self._path, limits=self._limits))
+
+    @cached_property
+    def backwards(self) -> Session:
+        """Unordered scans walk from the other end."""
+        return self._closed_at_end(open_reversed(self._path, limits=self._limits))
+
+    @cached_property
+    def ordered(self) -> ReorderedSession:
+        """`ORDER BY random()` puts rows in an order of one's choice."""
+        return self._closed_at_end(
+            ReorderedSession.open(self._path, tables=False, limits=self._limits)
+        )
+
+    @cached_property
+    def rearranged(self) -> ReorderedSession:
+        """Every table hands out its rows in an order of one's choice."""
+        return self._closed_at_end(
+            ReorderedSession.open(self._path, tables=True, limits=self._limits)
+        )
+
+    @cached_property
+    def clocked(self) -> ClockedSession:
+        """The clock stands where it is told to."""
+        return self._closed_at_end(ClockedSession(self._path, limits=self._limits))
+
+    def as_numbers(self, schema: Schema, columns: dict[str, tuple[str, ...]]) -> Session:
+        """Numbers stored as text are read as numbers."""
+        if self._numbers is None:
+            opened = open_as_numbers(self._path, schema, columns, limits=self._limits)
+            self._numbers = self._closed_at_end(opened)
+        return self._numbers
+
+    def run_seeded(self, sql: str, seed: int) -> QueryResult:
+        """The result when random() follows from `seed`."""
+        with open_seeded(self._path, seed=seed, limits=self._limits) as session:
+            return session.run(sql)
+
+    def close(self) -> None:
+        """Closes whatever was opened."""
+        while self._closers:
+            self._closers.pop()()
+
+    def _closed_at_end(self, session: S) -> S:
+        self._closers.append(session.close)
+        return session
+
+
+# What a check looks at: one database, or one distinct gold query of it.
+
 
 CLOCK_WORDS = frozenset(
     (

@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from envbuild.errors import CorpusError, GoldError
+from envbuild.generate.database import amplify_database
 from envbuild.records.corpus import Schema
 from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
-from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.sql.connect import Connection, SQLiteError, open_read_only
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from envbuild.sql.gold_tables import GoldTableReader
 
 GROWN_FROM = (0, 2, 5, 20)

@@ -14,11 +14,9 @@ import msgspec
 from envbuild.engine.seeds import derive_seed
 from envbuild.errors import GoldError
 from envbuild.records.corpus import Schema
-from envbuild.sql.mutants.compiler import Compiler
-from envbuild.sql.mutants.edits import Edit, render
-from envbuild.sql.mutants.operators import OPERATORS
-from envbuild.sql.mutants.proofs import operators_unseen_by
-from envbuild.sql.mutants.tree import GoldTree
+from envbuild.signal.operators import OPERATORS
+from envbuild.signal.proofs import operators_unseen_by
+from envbuild.signal.tree import Compiler, Edit, GoldTree, render
 
 VERSION = "signal@1"
 """Which mutants are drawn; scores of another version are not compared with these."""

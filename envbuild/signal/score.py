@@ -14,8 +14,8 @@ from envbuild.records.corpus import Schema
 from envbuild.records.execution import Limits, QueryResult, Verdict
 from envbuild.records.signal import SignalScore
 from envbuild.signal.mutants import CAP, Mutant, MutantSet, draw_mutants
-from envbuild.sql.executor import Session
-from envbuild.sql.text.order import order_matters
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import judge
 
 SIGNAL_LIMITS = Limits(vm_steps=8_000_000, rows=20_000, seconds=10.0)

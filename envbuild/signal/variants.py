@@ -13,16 +13,16 @@ import msgspec
 from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
 from envbuild.errors import CorpusError, CorpusFolderError, UnknownNameError
+from envbuild.generate.database import Amplified, amplify_database
 from envbuild.io.parquet import arrow_schema, columns_of, open_parquet, write_batches
 from envbuild.records.manifest import GoldResult, SkippedGold, VariantBatch, VariantRow
 from envbuild.records.signal import AddedRow, AmplifySettings, Gold
-from envbuild.signal.amplify.database import Amplified, amplify_database
 from envbuild.signal.score import SIGNAL_LIMITS
 from envbuild.sql.connect import SQLiteError, open_writable_image, quote_name, read_image
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from envbuild.sql.forks import KeyedLocks, renew_in_children
-from envbuild.sql.results import decode_rows, digest_rows, encode_rows
-from envbuild.sql.text.order import order_matters
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
 
 DEFAULT_SETTINGS = AmplifySettings(guided=True, orphans=True)
 """As advised: guided, what the rows show kept, groups of 20 golds worked on at a time."""

@@ -15,10 +15,9 @@ import apsw
 import msgspec
 
 from envbuild.errors import GoldError
+from envbuild.sql.from_names import cte_names, iter_from_names
 from envbuild.sql.names import declared_spelling, fold_name
-from envbuild.sql.text.from_names import cte_names, iter_from_names
-from envbuild.sql.text.lexemes import lexemes
-from envbuild.sql.text.statements import split_statements
+from envbuild.sql.tokens import lexemes, split_statements
 
 _NAMES = "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('table', 'view')"
 _ROOTS = "SELECT rootpage, tbl_name FROM sqlite_schema WHERE rootpage > 0"

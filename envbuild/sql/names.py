@@ -1,6 +1,14 @@
-"""Names as SQLite matches them: without case, but only for ASCII letters."""
+"""Names as SQLite matches them, keywords, and what `"x"` may resolve to."""
 
 from collections.abc import Iterable
+
+import apsw
+
+from envbuild.sql.connect import quote_name
+from envbuild.sql.tokens import Kind, Lexeme
+
+# Names as SQLite matches them: without case, but only for ASCII letters.
+
 
 _FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
@@ -16,3 +24,83 @@ def declared_spelling(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         spelling.setdefault(fold_name(name), name)
     return spelling
+
+
+# Which bare words are keywords of a query, as opposed to names that merely look like one.
+
+
+_ALWAYS = """all and as asc between by case cast collate cross current_date current_time
+current_timestamp desc distinct else end escape except exists false filter from full glob
+group having in indexed inner intersect is isnull join left like limit match materialized
+natural not notnull null offset on or order outer over partition recursive regexp returning
+right select then true union unique using values when where window with within"""
+ALWAYS = frozenset(_ALWAYS.split())
+"""Words that a SELECT reads as keywords wherever a name does not have to stand."""
+
+_FRAME_WORDS = frozenset(["between", "unbounded", "current"])
+_FRAME = frozenset(["rows", "range", "groups"])
+_BOUNDS = frozenset(["preceding", "following", "unbounded", "exclude", "ties", "others"])
+
+
+def is_keyword_here(code: list[Lexeme], place: int) -> bool:
+    """True where the bare word at `place` acts as a keyword.
+
+    SQLite lets many keywords be names (`key`, `first`, `rows`, …); those are told by what stands
+    beside them. A word next to a dot is a name.
+    """
+    word = code[place].text.lower()
+    before = code[place - 1].text.lower() if place else ""
+    following = code[place + 1] if place + 1 < len(code) else Lexeme(Kind.ILLEGAL, "", 0)
+    after = following.text.lower()
+    if before == "." or after == ".":
+        return False
+    if word in ALWAYS:
+        return True
+    if word in ("first", "last"):
+        return before == "nulls"
+    if word == "nulls":
+        return after in ("first", "last")
+    if word == "row":
+        return before == "current" or after == ")"
+    if word == "current":
+        return after == "row"
+    if word in _FRAME:
+        return after in _FRAME_WORDS or following.kind in (Kind.NUMBER, Kind.VARIABLE)
+    if word in _BOUNDS or word == "no":
+        return _beside_a_bound(before, after)
+    return False
+
+
+def _beside_a_bound(before: str, after: str) -> bool:
+    words = _BOUNDS | _FRAME | {"between", "and", "no", "current", "row", "group", ")", "exclude"}
+    return after in words or before in words
+
+
+# Every name a query may resolve to in one database: what tells `"x"` the name from the string.
+
+
+_TABLES = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY rowid"
+_COLUMNS = """SELECT c.name FROM sqlite_schema AS s CROSS JOIN pragma_table_xinfo(s.name) AS c
+WHERE s.type = 'table'"""
+
+
+def read_identifiers(connection: apsw.Connection) -> frozenset[str]:
+    """Names of tables, views and their columns, folded as SQLite compares them.
+
+    A view that no longer compiles gives its name alone.
+    """
+    names: set[str] = set()
+    views: list[str] = []
+    for name, kind in connection.execute(_TABLES):
+        names.add(fold_name(name))
+        if kind == "view":
+            views.append(name)
+    for (column,) in connection.execute(_COLUMNS):
+        names.add(fold_name(column))
+    for view in views:
+        try:
+            columns = connection.execute(f"PRAGMA table_xinfo({quote_name(view)})").fetchall()
+        except apsw.SQLError:
+            continue
+        names.update(fold_name(str(column[1])) for column in columns)
+    return frozenset(names)

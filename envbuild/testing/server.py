@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from envbuild.engine.seeds import candidate_of
-from envbuild.episode.running import QWEN
+from envbuild.env.episode import QWEN
 from envbuild.errors import OperatorError, OutputError
 from envbuild.manifest.read import open_manifest
 from envbuild.records.episode import TextRequest

@@ -11,9 +11,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from envbuild.env.agent import Agent
+from envbuild.env.client import ServerGenerate
 from envbuild.errors import OperatorError
-from envbuild.rollout.agent import Agent
-from envbuild.rollout.generate import ServerGenerate
 
 
 def main(base_url: str, model: str, database: str, questions: Sequence[str]) -> None:

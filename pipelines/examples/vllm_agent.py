@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from vllm import LLM, SamplingParams, TokensPrompt
 
+from envbuild.env.agent import Agent
+from envbuild.env.client import WindowFullError
 from envbuild.records.episode import Completion, TextRequest
-from envbuild.rollout.agent import Agent
-from envbuild.rollout.client import WindowFullError
 
 
 class EngineGenerate:

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from envbuild.adapters.export import export_manifest
-from envbuild.adapters.rollouts import Rollouts
-from envbuild.testing.tokenizer import ByteTokenizer
+from envbuild.testing.policies import ByteTokenizer
+from envbuild.train.export import export_manifest
+from envbuild.train.trainer_env import Rollouts
 from tests.adapters.transcript import GROUP, ROW, Outcome, outcome, ticket
 
 END = "<|im_end|>"
@@ -51,7 +51,7 @@ def needs(module: str, name: str) -> None:
 
 def drive_trl(manifest: Path) -> Driven:
     """The rollout function, on a stand-in for the trainer: it needs no TRL to be imported."""
-    from envbuild.adapters.trl.rollout import RolloutFunction, RowEnvironment
+    from envbuild.train.trl import RolloutFunction, RowEnvironment
 
     rollouts = Rollouts(manifest)
     tokenizer = ByteTokenizer()
@@ -96,7 +96,7 @@ def drive_trl(manifest: Path) -> Driven:
 def drive_verl(manifest: Path) -> Driven:
     """The agent loop's own `run`, its members as tasks of one event loop."""
     needs("verl", "verl")
-    from envbuild.adapters.verl.agent_loop import EpisodeAgentLoop
+    from envbuild.train.verl import EpisodeAgentLoop
 
     rollouts = Rollouts(manifest)
     left = [list(completions) for completions in GROUP]
@@ -151,7 +151,7 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
     needs("skyrl_gym", "skyrl")
     import skyrl_gym
 
-    from envbuild.adapters.skyrl import register_environment
+    from envbuild.train.skyrl import register_environment
 
     register_environment(mode=mode, manifest=str(manifest))
     rollouts = Rollouts(manifest)
@@ -218,7 +218,7 @@ def drive_openenv(manifest: Path) -> Driven:
     import uvicorn
     from openenv.core.generic_client import GenericEnvClient
 
-    from envbuild.adapters.openenv import make_app
+    from envbuild.train.openenv import make_app
 
     config = uvicorn.Config(make_app(manifest), port=0, log_level="error")
     server = uvicorn.Server(config)
@@ -263,8 +263,8 @@ def drive_verifiers(manifest: Path) -> Driven:
     plugin = Path(__file__).parents[2] / "pipelines" / "trainers" / "verifiers"
     if str(plugin) not in sys.path:
         sys.path.insert(0, str(plugin))
-    from envbuild.adapters.verifiers import EpisodeHarnessConfig as Config
-    from envbuild.adapters.verifiers import EpisodeTaskset, EpisodeTasksetConfig
+    from envbuild.train.verifiers import EpisodeHarnessConfig as Config
+    from envbuild.train.verifiers import EpisodeTaskset, EpisodeTasksetConfig
 
     export = manifest.parent / "verifiers"
     export_manifest(export, to="verifiers", rollouts=Rollouts(manifest))

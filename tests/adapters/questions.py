@@ -6,12 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.adapters.export import export_manifest
-from envbuild.adapters.rollouts import Rollouts
-from envbuild.curriculum.draw import Draws
-from envbuild.curriculum.order import write_schedule
-from envbuild.curriculum.pool import PoolChoice, build_pool
 from envbuild.records.manifest import Schedule
+from envbuild.train.export import export_manifest
+from envbuild.train.pool import PoolChoice, build_pool, write_schedule
+from envbuild.train.schedule import Draws
+from envbuild.train.trainer_env import Rollouts
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 DDL = """

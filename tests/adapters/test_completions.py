@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.adapters.completions import completion_rewards, completion_text
-from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import Rollouts, candidate_number, shared_rollouts
-from envbuild.adapters.verl.reward import compute_score
-from envbuild.episode.gate import draw_gate
+from envbuild.env.prompts import draw_gate
 from envbuild.errors import ConfigurationError
+from envbuild.train.completions import completion_rewards, completion_text
+from envbuild.train.layouts import Ticket
+from envbuild.train.trainer_env import Rollouts, candidate_number, shared_rollouts
+from envbuild.train.verl_reward import compute_score
 from tests.adapters.questions import QUESTIONS, call, make_manifest
 
 

@@ -69,11 +69,11 @@ def test_an_adapter_without_its_trainer_says_how_to_install_it() -> None:
     from envbuild.errors import MissingDependencyError
 
     modules = {
-        "trl": "envbuild.adapters.trl.train",
-        "verl": "envbuild.adapters.verl.plugin",
-        "skyrl_gym": "envbuild.adapters.skyrl",
-        "openenv": "envbuild.adapters.openenv",
-        "verifiers": "envbuild.adapters.verifiers",
+        "trl": "envbuild.train.trl_run",
+        "verl": "envbuild.train.verl_plugin",
+        "skyrl_gym": "envbuild.train.skyrl",
+        "openenv": "envbuild.train.openenv",
+        "verifiers": "envbuild.train.verifiers",
     }
     absent = [name for name in modules if importlib.util.find_spec(name) is None]
     assert absent, "some trainer must be missing for this test to say anything"

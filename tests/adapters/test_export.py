@@ -10,17 +10,15 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from envbuild.adapters.export import LAYOUTS, Exported, export_manifest
-from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import Rollouts
 from envbuild.cli.app import app
-from envbuild.curriculum.draw import Draws
-from envbuild.curriculum.order import write_schedule
-from envbuild.curriculum.pool import PoolChoice, build_pool
-from envbuild.curriculum.presets import load_schedule, parse_schedule
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file
 from envbuild.manifest.read import open_manifest
+from envbuild.train.export import LAYOUTS, Exported, export_manifest
+from envbuild.train.layouts import Ticket
+from envbuild.train.pool import PoolChoice, build_pool, write_schedule
+from envbuild.train.schedule import Draws, load_schedule, parse_schedule
+from envbuild.train.trainer_env import Rollouts
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 from tests.curriculum.test_pool import envbuild
 

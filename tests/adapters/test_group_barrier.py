@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from envbuild.adapters.group_barrier import MAX_BROKEN, GroupBarrier
+from envbuild.train.group_barrier import MAX_BROKEN, GroupBarrier
 
 
 def barrier(*, size: int = 3, timeout_s: float = 5.0) -> GroupBarrier[str, str]:

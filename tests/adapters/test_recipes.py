@@ -2,14 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.adapters.groups import is_flat, whole_groups
-from envbuild.adapters.kl import AdaptiveKL
-from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.recipe import load_recipe
-from envbuild.adapters.trl.config import check_groups_whole, grpo_arguments
-from envbuild.curriculum.presets import load_schedule
-from envbuild.episode.presets import load_preset
+from envbuild.env.prompts import load_preset
 from envbuild.errors import ConfigurationError, UnknownNameError
+from envbuild.train.layouts import Ticket
+from envbuild.train.recipe import AdaptiveKL, load_recipe
+from envbuild.train.schedule import load_schedule
+from envbuild.train.trainer_env import is_flat, whole_groups
+from envbuild.train.trl import check_groups_whole, grpo_arguments
 
 SYNSQL = load_schedule("synsql")
 

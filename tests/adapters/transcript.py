@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.rollouts import Rollouts
-from envbuild.environment import Environment
+from envbuild.env.environment import Environment
+from envbuild.env.reward import with_consensus
 from envbuild.records.episode import Episode, RewardBreakdown
-from envbuild.reward.consensus import with_consensus
-from envbuild.testing.tokenizer import ByteTokenizer
+from envbuild.testing.policies import ByteTokenizer
+from envbuild.train.layouts import Ticket
+from envbuild.train.trainer_env import Rollouts
 from tests.adapters.questions import QUESTIONS, call
 
 ROW = "towns/q3"

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from envbuild.episode.text_episode import TextEpisode
-from envbuild.episode.views import ViewCache
+from envbuild.env.episode import TextEpisode
+from envbuild.env.views import ViewCache
 from envbuild.records.episode import Task
 from envbuild.sql.connect import Connection, quote_name
 

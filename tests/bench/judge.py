@@ -18,17 +18,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 
+from envbuild.env.reward import score_answer
 from envbuild.records.execution import QueryResult, Row
 from envbuild.records.manifest import GoldResult
-from envbuild.reward.score import score_answer
 from envbuild.schema.read import read_schema
-from envbuild.sql.comparing.f1 import GoldRows
 from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.executor import Session
-from envbuild.sql.results import digest_rows, encode_rows
-from envbuild.sql.running.authorizer import Authorizer
-from envbuild.sql.text.order import order_matters
-from envbuild.sql.verdicts import judge
+from envbuild.sql.execution.policy import Authorizer
+from envbuild.sql.execution.session import Session
+from envbuild.sql.f1 import GoldRows
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.verdicts import digest_rows, encode_rows, judge
 from tests.bench.inputs import build_shape, gold_queries, table_name
 
 TABLES, ROWS = 113, 69

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from statistics import mean, median
 
-from envbuild.sql.text.mask import mask_sql
+from envbuild.sql.mask import mask_sql
 from tests.bench.inputs import gold_queries
 from tests.bench.sqlglot_ways import mask_by_parsing
 

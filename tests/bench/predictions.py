@@ -15,8 +15,8 @@ from statistics import median
 from msgspec.structs import replace
 
 from envbuild.corpora.source import read_source
+from envbuild.evaluate.answers import read_predictions
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
-from envbuild.evaluate.predictions import read_predictions
 from envbuild.records.corpus import DatabaseRecord, Question
 from tests.bench.judge import birds_way, test_suites_way
 

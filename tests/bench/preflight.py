@@ -12,7 +12,7 @@ import msgspec
 
 from envbuild.materialize.build import build_database
 from envbuild.records.corpus import DatabaseRecord
-from envbuild.sql.files.row_counts import count_rows
+from envbuild.sql.files.inspect import count_rows
 
 SHAPES = (("SynSQL-shaped", 600, 8, 2), ("SQaLe-shaped", 40, 75, 68))
 """(name, databases, tables a database, rows a table), as published."""

@@ -12,8 +12,8 @@ from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.mutants import draw_mutants
 from envbuild.signal.score import FEWEST_VARIANTS, score_question
-from envbuild.sql.executor import Session
-from envbuild.sql.mutants.compiler import Compiler
+from envbuild.signal.tree import Compiler
+from envbuild.sql.execution.session import Session
 
 ROWS = 40
 """Rows a table."""

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from envbuild.buckets.cut import bucket_corpora, cut_corpus, read_edges
-from envbuild.buckets.edges import Edges
 from envbuild.cli.app import app
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import open_parquet, parquet_metadata
+from envbuild.manifest.buckets import Edges, bucket_corpora, cut_corpus, read_edges
 from envbuild.records.corpus import Question
 from envbuild.sql.connect import VERSIONS
-from envbuild.sql.text.mask import mask_sql
+from envbuild.sql.mask import mask_sql
 from tests.shared import shared_data
 from tests.small_corpus import real_corpus, write_corpus
 
@@ -107,7 +106,7 @@ def test_synsql_shares_under_both_masks(tmp_path: Path) -> None:
 
 def test_spiders_column_equals_query_by_query(tmp_path: Path) -> None:
     from envbuild.sql.connect import open_read_only
-    from envbuild.sql.text.identifiers import read_identifiers
+    from envbuild.sql.names import read_identifiers
 
     corpus = real_corpus(tmp_path, "spider")
     cut_corpus(corpus, Edges())

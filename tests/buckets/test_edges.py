@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.buckets.cut import bucket_corpora
-from envbuild.buckets.edges import Edges, bucket_of, parse_edges, parse_shares, suggest_edges
 from envbuild.errors import UsageError
+from envbuild.manifest.buckets import (
+    Edges,
+    bucket_corpora,
+    bucket_of,
+    parse_edges,
+    parse_shares,
+    suggest_edges,
+)
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from envbuild.adapters.completions import completion_rewards, reward_record
-from envbuild.adapters.export import export_manifest
-from envbuild.adapters.rollouts import MANIFEST_VARIABLE, Rollouts
-from envbuild.episode.text_episode import TextEpisode
-from envbuild.episode.views import open_database
+from envbuild.env.episode import TextEpisode
+from envbuild.env.reward import score_answer
+from envbuild.env.views import open_database
 from envbuild.io.parquet import open_parquet
 from envbuild.records.episode import EpisodeSettings, RewardBreakdown, Task, ToolCall, Turn
-from envbuild.reward.score import score_answer
 from envbuild.sql.connect import quote_name
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
+from envbuild.train.completions import completion_rewards, reward_record
+from envbuild.train.export import export_manifest
+from envbuild.train.trainer_env import MANIFEST_VARIABLE, Rollouts
 from tests.cases.databases import asked, python, write_database, write_manifest
 from tests.cases.form import (
     Capability,
@@ -249,7 +249,7 @@ _RUN_MANY = """
 import json, os, resource, sys
 from pathlib import Path
 from envbuild.records.execution import Limits
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 
 given = json.load(sys.stdin)
 if given["ulimit_n"]:

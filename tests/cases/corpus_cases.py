@@ -11,13 +11,13 @@ import apsw
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import read_source
-from envbuild.episode.toolbox import Toolbox
-from envbuild.episode.views import open_database
+from envbuild.env.tools import Toolbox
+from envbuild.env.views import open_database
 from envbuild.errors import CorpusError
 from envbuild.materialize.build import Built, build_database
 from envbuild.materialize.corpus import build_corpus
 from envbuild.preflight.checks import UNDETERMINED
-from envbuild.preflight.measure import measure_corpora
+from envbuild.preflight.row_counts import measure_corpora
 from envbuild.preflight.run import check_corpus
 from envbuild.records.corpus import DatabaseRecord, Schema
 from envbuild.records.episode import EpisodeSettings
@@ -26,10 +26,14 @@ from envbuild.records.preflight import Finding, Severity, Thresholds
 from envbuild.schema.graph import join_path
 from envbuild.schema.sampler import sample_schema
 from envbuild.sql.connect import quote_name
-from envbuild.sql.executor import Session
-from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys, orphans_by_table
-from envbuild.sql.files.row_counts import count_table_rows
-from envbuild.sql.files.undecodable import find_undecodable
+from envbuild.sql.execution.session import Session
+from envbuild.sql.files.inspect import (
+    KeyState,
+    check_foreign_keys,
+    count_table_rows,
+    find_undecodable,
+    orphans_by_table,
+)
 from envbuild.sql.names import fold_name
 from tests.cases.databases import (
     asked,

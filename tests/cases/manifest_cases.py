@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from envbuild.corpora.source import PARTS_FOLDER
+from envbuild.evaluate.answers import read_predictions
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
-from envbuild.evaluate.predictions import read_predictions
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.json_stream import iter_json
 from envbuild.io.parquet import open_parquet, parquet_metadata, read_records, write_records
@@ -27,8 +27,8 @@ from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.manifest import GoldResult
-from envbuild.sql.results import decode_rows, encode_rows
-from envbuild.sql.text.mask import mask_sql
+from envbuild.sql.mask import mask_sql
+from envbuild.sql.verdicts import decode_rows, encode_rows
 from tests.cases.databases import (
     environment,
     python,

@@ -11,26 +11,23 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envbuild.buckets.edges import PUBLISHED_EDGES, bucket_of
+from envbuild.env.reward import reward_of, score_answer, with_consensus
 from envbuild.errors import GoldError
+from envbuild.manifest.buckets import PUBLISHED_EDGES, bucket_of
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings
-from envbuild.preflight.gold_checks import TRIVIAL_CELLS
+from envbuild.preflight.checks import TRIVIAL_CELLS
+from envbuild.query.joins import join_share
 from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
 from envbuild.records.execution import Limits, Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult
-from envbuild.reward.consensus import with_consensus
-from envbuild.reward.score import score_answer
-from envbuild.reward.tiers import reward_of
 from envbuild.sql.connect import quote_name
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
 from envbuild.sql.gold_tables import GoldTables, read_gold_tables
-from envbuild.sql.results import decode_rows, digest_rows, encode_rows
-from envbuild.sql.text.mask import mask_sql
-from envbuild.sql.text.order import order_matters
-from envbuild.sql.trees.joins import join_share
-from envbuild.sql.verdicts import judge
+from envbuild.sql.mask import mask_sql
+from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows, judge
 from tests.cases.databases import (
     add_rows_as_table,
     asked,

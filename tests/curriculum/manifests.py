@@ -17,7 +17,7 @@ from envbuild.manifest.layout import (
     ROWS_FILE,
 )
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.sql.results import digest_rows, encode_rows
+from envbuild.sql.verdicts import digest_rows, encode_rows
 
 EDGES = (149, 278)
 

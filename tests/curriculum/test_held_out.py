@@ -3,16 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.adapters.rollouts import Rollouts
-from envbuild.curriculum.held_out import (
+from envbuild.manifest.read import open_manifest
+from envbuild.records.corpus import Column, Schema, Table
+from envbuild.train.pool import (
     NEAR,
     NearDuplicates,
     question_words,
     schema_fingerprint,
     untrainable_rows,
 )
-from envbuild.manifest.read import open_manifest
-from envbuild.records.corpus import Column, Schema, Table
+from envbuild.train.trainer_env import Rollouts
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 

@@ -10,13 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.curriculum.draw import Draws
-from envbuild.curriculum.order import read_schedule_file, write_schedule
-from envbuild.curriculum.pool import PoolChoice, build_pool
-from envbuild.curriculum.presets import load_schedule
-from envbuild.curriculum.schedule import mixture_at
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.records.manifest import ManifestRow
+from envbuild.train.pool import PoolChoice, build_pool, read_schedule_file, write_schedule
+from envbuild.train.schedule import Draws, load_schedule, mixture_at
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 SYNSQL = load_schedule("synsql")

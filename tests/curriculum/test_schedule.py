@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.curriculum.draw import Draws
-from envbuild.curriculum.presets import load_schedule, parse_schedule, render_schedule
-from envbuild.curriculum.schedule import apportion, gate_at, iter_counts, mixture_at
 from envbuild.errors import ConfigurationError, UnknownNameError
+from envbuild.train.schedule import (
+    Draws,
+    apportion,
+    gate_at,
+    iter_counts,
+    load_schedule,
+    mixture_at,
+    parse_schedule,
+    render_schedule,
+)
 
 SYNSQL = load_schedule("synsql")
 

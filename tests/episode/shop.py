@@ -7,8 +7,8 @@ from typing import Any
 import apsw
 import pytest
 
-from envbuild.episode.text_episode import TextEpisode
-from envbuild.episode.views import open_database
+from envbuild.env.episode import TextEpisode
+from envbuild.env.views import open_database
 from envbuild.records.episode import Task
 
 SHOP = """

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from envbuild.episode.final import final_sql, read_final
-from envbuild.episode.parse import parse_completion
+from envbuild.env.final import final_sql, read_final
+from envbuild.env.parse import parse_completion
 from envbuild.records.episode import ChatFormat
 
 SQL = "SELECT name FROM singer WHERE age > 20"

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.episode.parse import parse_completion
-from envbuild.episode.text_episode import TextEpisode
-from envbuild.episode.token_episode import TokenEpisode
-from envbuild.episode.tools import TOOL_NAMES
-from envbuild.episode.views import ViewCache
+from envbuild.env.episode import TextEpisode, TokenEpisode
+from envbuild.env.parse import parse_completion
+from envbuild.env.tools import TOOL_NAMES
+from envbuild.env.views import ViewCache
 from envbuild.records.episode import EpisodeSettings, Task
-from envbuild.testing.tokenizer import ByteTokenizer
+from envbuild.testing.policies import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 PIECES = (

@@ -6,8 +6,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.episode.text_episode import TextEpisode
-from envbuild.episode.views import ViewCache
+from envbuild.env.episode import TextEpisode
+from envbuild.env.views import ViewCache
 from tests.episode.shop import TASK, call, query, submit
 
 MiB = 1024 * 1024

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envbuild.episode.parse import MAX_UNREADABLE, parse_completion
+from envbuild.env.parse import MAX_UNREADABLE, parse_completion
 
 
 def calls(completion: str, **options: bool) -> list[tuple[str, dict[str, object]]]:

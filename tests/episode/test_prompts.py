@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.episode.prompts import Prompts, fill, load_prompts
+from envbuild.env.prompts import Prompts, fill, load_prompts
 from envbuild.errors import ConfigurationError
 
 

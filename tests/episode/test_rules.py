@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.episode.gate import gate_probability, normalised
-from envbuild.episode.presets import load_preset
+from envbuild.env.prompts import gate_probability, load_preset, normalised
 from envbuild.errors import OperatorError, StateError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
 from tests.episode.shop import call, feed_all, query, shop, start, submit

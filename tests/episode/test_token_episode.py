@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.episode.chat import HubTokenizer
-from envbuild.episode.stops import TurnCutter
-from envbuild.episode.token_episode import TokenEpisode
-from envbuild.episode.views import open_database
+from envbuild.env.chat import HubTokenizer, TurnCutter
+from envbuild.env.episode import TokenEpisode
+from envbuild.env.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import ChatFormat, EpisodeSettings
-from envbuild.testing.tokenizer import ByteTokenizer
+from envbuild.testing.policies import ByteTokenizer
 from tests.episode.shop import TASK, VISIBLE, call, feed_all, query, shop, start, submit
 
 __all__ = ["shop"]

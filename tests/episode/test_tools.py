@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from envbuild.episode.render import cap_text, render_cell, render_rows
-from envbuild.episode.toolbox import Toolbox
-from envbuild.episode.tools import TOOLS, check_call, render_tools, tool_schemas
-from envbuild.episode.views import open_database
+from envbuild.env.render import cap_text, render_cell, render_rows
+from envbuild.env.tools import TOOLS, Toolbox, check_call, render_tools, tool_schemas
+from envbuild.env.views import open_database
 from envbuild.records.episode import EpisodeSettings, ToolCall
 from tests.episode.shop import VISIBLE, call, query, shop, start
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.episode.views import ViewCache, open_database
+from envbuild.env.views import ViewCache, open_database
 from envbuild.errors import CorpusError, SourceError
-from envbuild.sql.files.view import ViewBuilder
+from envbuild.sql.files.subset import ViewBuilder
 from tests.episode.shop import VISIBLE, shop
 
 __all__ = ["shop"]

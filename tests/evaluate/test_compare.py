@@ -7,7 +7,13 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.errors import CorpusFolderError, UsageError
-from envbuild.evaluate.compare import VERDICTS_FILE, compare_all, read_side, read_sides, side_noise
+from envbuild.evaluate.statistics import (
+    VERDICTS_FILE,
+    compare_all,
+    read_side,
+    read_sides,
+    side_noise,
+)
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.evaluation import QuestionVerdict
 from tests.evaluate.test_statistics import AFTER, BEFORE

@@ -8,12 +8,17 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.environment import Environment
+from envbuild.env.environment import Environment
 from envbuild.errors import CorpusFolderError, UnknownNameError
-from envbuild.evaluate.behaviour import count_wasted, describe_behaviour
-from envbuild.evaluate.exploration import decisive_literals, opened_tables, stands_in
+from envbuild.evaluate.episodes import (
+    count_wasted,
+    decisive_literals,
+    describe_behaviour,
+    opened_tables,
+    stands_in,
+)
 from envbuild.evaluate.runs import draw_questions, evaluate_episodes
-from envbuild.evaluate.scores import score_by
+from envbuild.evaluate.statistics import score_by
 from envbuild.io.episodes import BEGUN, EpisodeJournal
 from envbuild.io.parquet import read_records, write_records
 from envbuild.manifest.layout import ROW_SCHEMA, ROWS_FILE

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.corpora.folder import open_corpora
-from envbuild.environment import Environment
+from envbuild.env.environment import Environment
 from envbuild.errors import CorpusFolderError
 from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
@@ -24,7 +24,7 @@ from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.execution import Outcome
 from envbuild.records.manifest import ManifestRow
 from envbuild.signal.variants import make_variants
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from tests.manifest.test_build import SHOP, ask
 from tests.small_corpus import write_corpus
 

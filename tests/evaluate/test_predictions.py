@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from envbuild.errors import SourceError
-from envbuild.evaluate.predictions import BIRD_SEPARATOR, read_predictions
+from envbuild.evaluate.answers import BIRD_SEPARATOR, read_predictions
 from envbuild.records.corpus import Question
 
 

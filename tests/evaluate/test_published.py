@@ -8,14 +8,13 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.corpora.source import read_source
-from envbuild.evaluate.page import render_page
-from envbuild.evaluate.report import chart_groups
+from envbuild.evaluate.report import chart_groups, render_page
 from envbuild.evaluate.runs import EvaluationRun, evaluate_predictions
 from envbuild.io.pages import embed_json
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.records.execution import Verdict
-from envbuild.sql.executor import Session
-from envbuild.sql.text.order import order_matters
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import VERDICTS, judge
 from tests.shared import shared_data
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.errors import SourceError
-from envbuild.evaluate.compare import compare_all, read_sides
 from envbuild.evaluate.runs import evaluate_predictions
+from envbuild.evaluate.statistics import compare_all, read_sides
 from envbuild.io.parquet import read_records
 from envbuild.records.evaluation import QuestionVerdict
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from envbuild.io.arrow_columns import arrow_column
+from envbuild.io.parquet import arrow_column
 
 CASES: list[tuple[list[Any], pa.DataType]] = [
     (["a", "é😀", None, ""], pa.string()),
@@ -41,7 +41,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_pandas_stays_out() -> None:
     pytest.importorskip("pandas")
     program = (
-        "import sys, pyarrow as pa; from envbuild.io.arrow_columns import arrow_column;"
+        "import sys, pyarrow as pa; from envbuild.io.parquet import arrow_column;"
         "arrow_column(['a', None], pa.string()); print('pandas' in sys.modules)"
     )
     run = subprocess.run(

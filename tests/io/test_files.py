@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import OutputError
-from envbuild.io.files import output_reason
-from envbuild.io.locks import only_writer
+from envbuild.io.files import only_writer, output_reason
 
 
 def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:

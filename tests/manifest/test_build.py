@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from envbuild.buckets.cut import bucket_corpora
 from envbuild.cli.app import app
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.errors import (
@@ -23,6 +22,7 @@ from envbuild.errors import (
 )
 from envbuild.io.parquet import arrow_schema, read_records, write_records
 from envbuild.manifest import partition
+from envbuild.manifest.buckets import bucket_corpora
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.layout import ROW_SCHEMA
 from envbuild.manifest.partition import (
@@ -37,7 +37,7 @@ from envbuild.records.corpus import Question, Reject
 from envbuild.records.preflight import Finding, Severity
 from envbuild.records.signal import SignalScore
 from envbuild.signal.variants import VariantStore, make_variants
-from envbuild.sql.results import decode_rows
+from envbuild.sql.verdicts import decode_rows
 from tests.small_corpus import real_corpus, write_corpus
 
 SHOP = (

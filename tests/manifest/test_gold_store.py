@@ -14,9 +14,8 @@ import apsw
 import msgspec
 import pytest
 
-from envbuild.adapters.rollouts import RERUN_VARIABLE, Rollouts, shared_rollouts
 from envbuild.corpora.folder import open_corpora
-from envbuild.environment import Environment
+from envbuild.env.environment import Environment
 from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError, SourceError
 from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
@@ -32,7 +31,8 @@ from envbuild.records.execution import Limits, Rows, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import SQLITE_VERSION
-from envbuild.sql.results import decode_rows, digest_rows, encode_rows
+from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
+from envbuild.train.trainer_env import RERUN_VARIABLE, Rollouts, shared_rollouts
 from tests.small_corpus import write_corpus
 
 SHOP = """

@@ -12,7 +12,7 @@ from envbuild.io.parquet import write_records
 from envbuild.manifest.layout import FORMAT, GOLD_SCHEMA, ROW_SCHEMA, escape_part, row_id_of
 from envbuild.manifest.read import open_manifest
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.sql.results import decode_rows, encode_rows
+from envbuild.sql.verdicts import decode_rows, encode_rows
 
 CELLS = ((18446744073709551615, b"\xff", "ff", None, 1.0, float("inf")),)
 

@@ -9,7 +9,7 @@ import msgspec
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
-from envbuild.sql.files.row_counts import count_rows
+from envbuild.sql.files.inspect import count_rows
 
 
 def build_sqlite(path: Path, ddl: str) -> Path:

@@ -9,12 +9,12 @@ from envbuild.corpora.folder import open_corpora
 from envbuild.corpora.wording import is_placeholder
 from envbuild.io.sorting import iter_grouped
 from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, meaning_of
-from envbuild.preflight.measure import measure_corpora
+from envbuild.preflight.row_counts import measure_corpora
 from envbuild.preflight.run import check_corpora, check_corpus
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
 from envbuild.records.preflight import Severity, Thresholds
-from envbuild.sql.files.foreign_key_check import check_foreign_keys
+from envbuild.sql.files.inspect import check_foreign_keys
 from tests.preflight.corpora import ask, build_corpus
 
 SHOP = """

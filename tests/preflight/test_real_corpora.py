@@ -9,14 +9,12 @@ import apsw
 import pytest
 
 from envbuild.corpora.folder import open_corpora
-from envbuild.preflight.check_database import check_database
+from envbuild.preflight.run import check_database, summed_health
 from envbuild.preflight.subjects import DatabaseInput
-from envbuild.preflight.summaries import summed_health
 from envbuild.records.corpus import Question
 from envbuild.records.execution import Limits
 from envbuild.records.preflight import Finding, GoldHealth
-from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys
-from envbuild.sql.files.row_counts import count_rows
+from envbuild.sql.files.inspect import KeyState, check_foreign_keys, count_rows
 from tests.shared import shared_data
 
 LAYOUTS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from envbuild.preflight.check_database import check_database
+from envbuild.preflight.run import check_database
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.corpus import DatabaseRow
 from envbuild.records.execution import Limits

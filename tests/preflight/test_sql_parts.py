@@ -7,21 +7,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.sql.files.foreign_key_check import KeyState, check_foreign_keys
-from envbuild.sql.files.row_counts import count_rows
-from envbuild.sql.files.undecodable import find_undecodable
-from envbuild.sql.undetermined.conditions import (
+from envbuild.query.nondeterminism import (
     INSTANTS,
     ClockedSession,
-    open_reversed,
-    open_seeded,
-)
-from envbuild.sql.undetermined.tie_breaks import (
     break_ties,
     columns_named,
     limit_sites,
+    open_reversed,
+    open_seeded,
     probe_columns,
 )
+from envbuild.sql.files.inspect import KeyState, check_foreign_keys, count_rows, find_undecodable
 
 
 def build(path: Path, ddl: str) -> Path:

@@ -6,19 +6,24 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
+from envbuild.env.reward import (
+    Variant,
+    group_advantages,
+    has_zero_variance,
+    reward_of,
+    score_answer,
+    settings_sha256,
+    with_consensus,
+)
 from envbuild.errors import UnknownNameError
 from envbuild.records.corpus import Schema
 from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
 from envbuild.records.execution import Limits
 from envbuild.records.manifest import GoldResult
-from envbuild.reward.consensus import with_consensus
-from envbuild.reward.group import group_advantages, has_zero_variance
-from envbuild.reward.score import Variant, score_answer
-from envbuild.reward.tiers import reward_of, settings_sha256
 from envbuild.schema.read import read_schema
-from envbuild.sql.executor import Session
-from envbuild.sql.results import digest_rows, encode_rows
-from envbuild.sql.text.order import order_matters
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.verdicts import digest_rows, encode_rows
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
 DDL = """

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from envbuild.env.agent import Agent
+from envbuild.env.client import ServerGenerate, ServerUnreachableError
 from envbuild.records.episode import EndedBy
-from envbuild.rollout.agent import Agent
-from envbuild.rollout.client import ServerUnreachableError
-from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.server import PolicyServer
 from tests.small_manifest import QUESTIONS, write_small_manifest
 

@@ -20,12 +20,17 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.cli.output import print_table
+from envbuild.env.client import (
+    MAX_ANSWER_BYTES,
+    CompletionError,
+    CompletionsClient,
+    Overflow,
+    read_overflow,
+)
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
 from envbuild.io.json_stream import decode_json
 from envbuild.records.episode import Completion, EndedBy, Sampling, TextRequest
-from envbuild.rollout.client import MAX_ANSWER_BYTES, CompletionError, CompletionsClient
-from envbuild.rollout.window import Overflow, read_overflow
 from envbuild.testing.server import PolicyServer
 from tests.small_manifest import QUESTIONS, write_small_manifest
 

@@ -14,12 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.episode.prompts import load_prompts
+from envbuild.env.client import CompletionsClient, ServerGenerate
+from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.io.episodes import PARQUET, iter_episodes, read_index
 from envbuild.records.episode import EndedBy, Episode, Sampling
-from envbuild.rollout.client import CompletionsClient
-from envbuild.rollout.generate import ServerGenerate
 from envbuild.testing.server import PolicyServer
 from tests.rollout.waits import note_waits
 from tests.small_manifest import QUESTIONS, write_small_manifest

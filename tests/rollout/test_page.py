@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.env.rollout import render_episodes
 from envbuild.records.episode import EndedBy, Episode
-from envbuild.rollout.page import render_episodes
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = (

@@ -10,12 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
+from envbuild.env.agent import Agent
+from envbuild.env.client import Overflow, ServerGenerate, read_overflow
 from envbuild.io.episodes import iter_episodes
 from envbuild.records.corpus import printable
 from envbuild.records.episode import EndedBy, Episode
-from envbuild.rollout.agent import Agent
-from envbuild.rollout.generate import ServerGenerate
-from envbuild.rollout.window import Overflow, read_overflow
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
 from tests.small_manifest import QUESTIONS, write_small_manifest

@@ -18,14 +18,12 @@ from typer.testing import CliRunner
 
 import envbuild
 from envbuild.cli.app import app
+from envbuild.env.client import CompletionError, CompletionsClient, ServerGenerate
 from envbuild.errors import OperatorError, StateError
 from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
 from envbuild.records.episode import EndedBy, Episode, Sampling, TextRequest
-from envbuild.rollout.client import CompletionError, CompletionsClient
-from envbuild.rollout.generate import ServerGenerate
-from envbuild.testing.policies import POLICIES
+from envbuild.testing.policies import POLICIES, ByteTokenizer
 from envbuild.testing.server import PolicyServer
-from envbuild.testing.tokenizer import ByteTokenizer
 from tests.rollout.waits import note_waits
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
@@ -155,7 +153,7 @@ def test_a_second_rollout_into_the_same_folder_is_refused(manifest: Path, tmp_pa
 def test_passing_faults_are_retried_and_lasting_ones_recorded(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("envbuild.env.client.FIRST_WAIT", 0.001)
     with PolicyServer(manifest, failures={0: 503, 1: 429, 3: 500}) as base_url:
         found = roll(manifest, tmp_path / "a", base_url, "--episodes", "1", "--concurrency", "1")
     assert found["ended_by"] == {"submit_sql": ROWS}
@@ -171,7 +169,7 @@ def test_passing_faults_are_retried_and_lasting_ones_recorded(
 def test_an_outage_is_nobodys_zero_and_is_asked_again(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("envbuild.env.client.FIRST_WAIT", 0.001)
     server = PolicyServer(manifest, failures=dict.fromkeys(range(1, 10_000), 500))
     with server as base_url:  # the first turn of the first episode is answered
         one = ("--episodes", "1", "--concurrency", "1")
@@ -371,7 +369,7 @@ def test_ask_shows_what_there_is_and_exits_1_without_sql(
 
 
 def test_ask_says_that_the_server_failed(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("envbuild.env.client.FIRST_WAIT", 0.001)
     database = next(manifest.parent.rglob("*.sqlite"))
     with PolicyServer(manifest, failures=dict.fromkeys(range(99), 500)) as base_url:
         arguments = ["ask", "--db", str(database), "--question", "?", "--base-url", base_url]
@@ -406,7 +404,7 @@ def test_a_callable_may_take_the_token_limits(manifest: Path) -> None:
 def test_an_answer_that_cannot_be_read_is_the_servers_failure(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
-    monkeypatch.setattr("envbuild.rollout.client.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("envbuild.env.client.FIRST_WAIT", 0.001)
 
     class Torn(BaseRequestHandler):
         def handle(self) -> None:

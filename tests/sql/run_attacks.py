@@ -15,9 +15,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from envbuild.episode.views import ViewCache
+from envbuild.env.views import ViewCache
 from envbuild.records.execution import Limits
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 
 CHECK = "SELECT count(*), sum(amt) FROM orders"
 

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from envbuild.episode.views import ViewCache
+from envbuild.env.views import ViewCache
 from envbuild.records.execution import Limits
 from tests.sql.run_attacks import statement
 

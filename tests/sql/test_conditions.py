@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from envbuild.sql.undetermined.conditions import ClockedSession
+from envbuild.query.nondeterminism import ClockedSession
 
 
 def test_a_linked_file_has_a_clock_too(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envbuild.sql.text.differences import changed_stretch
+from envbuild.sql.tokens import changed_stretch
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ import pytest
 
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Limits, Outcome, QueryResult, Rows, UndecodableText
-from envbuild.sql.executor import Session
-from envbuild.sql.results import decode_rows, digest_rows, encode_rows
-from envbuild.sql.running.worker import _pool
+from envbuild.sql.execution.session import Session
+from envbuild.sql.execution.worker import _pool
+from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
 UNSTOPPABLE = "SELECT instr(zeroblob(999999), zeroblob(500000) || x'01')"
@@ -346,8 +346,8 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     path = build(tmp_path / "shop.sqlite")
     program = (
         "import os, signal, sys\n"
-        "from envbuild.sql.executor import Session\n"
-        "from envbuild.sql.running.worker import _pool\n"
+        "from envbuild.sql.execution.session import Session\n"
+        "from envbuild.sql.execution.worker import _pool\n"
         f"session = Session.open_file({str(path)!r})\n"
         "session.run(\"SELECT instr(zeroblob(9000) || x'01', x'01')\")\n"
         "print(_pool.places[0].worker.child.pid, flush=True)\n"

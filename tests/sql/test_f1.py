@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from envbuild.records.execution import Rows
-from envbuild.sql.comparing.f1 import GoldRows, subset_f1
+from envbuild.sql.f1 import GoldRows, subset_f1
 
 
 @pytest.mark.parametrize(

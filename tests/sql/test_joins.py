@@ -4,8 +4,8 @@ import apsw
 import msgspec
 import pytest
 
+from envbuild.query.joins import join_share
 from envbuild.records.corpus import Column, ForeignKey, Schema, Table
-from envbuild.sql.trees.joins import join_share
 
 
 def table(name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.text.identifiers import read_identifiers
-from envbuild.sql.text.mask import mask_column, mask_sql
-from envbuild.sql.text.tokens import Kind, iter_tokens
+from envbuild.sql.mask import mask_column, mask_sql
+from envbuild.sql.names import read_identifiers
+from envbuild.sql.tokens import Kind, iter_tokens
 from tests.shared import shared_data
 
 NAMES = frozenset(("name", "singer", "sid", "last"))

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from envbuild.episode.toolbox import Toolbox
-from envbuild.episode.views import open_database
+from envbuild.env.tools import Toolbox
+from envbuild.env.views import open_database
 from envbuild.materialize.build import build_database
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.records.episode import EpisodeSettings
 from envbuild.sql.connect import Connection
-from envbuild.sql.text.from_names import oversized_views
+from envbuild.sql.from_names import oversized_views
 
 DDL = "CREATE TABLE t(id);" + "".join(
     f"CREATE VIEW v{i} AS SELECT a.x FROM v{i - 1} a, v{i - 1} b;" if i else

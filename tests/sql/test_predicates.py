@@ -5,10 +5,10 @@ from itertools import pairwise
 import apsw
 import pytest
 
+from envbuild.query.demand import read_check, read_demand
 from envbuild.records.corpus import Schema
 from envbuild.records.signal import Demand, Frame
 from envbuild.schema.read import read_schema
-from envbuild.sql.trees.predicates import read_check, read_demand
 
 DDL = """
 CREATE TABLE singer (id INTEGER PRIMARY KEY, name TEXT, age INT, city TEXT, born DATE);

@@ -13,12 +13,12 @@ import apsw
 import pytest
 
 from envbuild.corpora.folder import open_corpora
-from envbuild.episode.views import open_database
+from envbuild.env.views import open_database
 from envbuild.errors import SourceError
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.variants import VariantStore, build_image, make_variants, write_variants
 from envbuild.sql.connect import open_writable_image, read_image
-from envbuild.sql.results import decode_rows
+from envbuild.sql.verdicts import decode_rows
 
 ROWS = [(number, f"lamp {number}") for number in range(1, 8)]
 

@@ -5,7 +5,7 @@ import random
 import apsw
 import pytest
 
-from envbuild.sql.files.references import drop_references
+from envbuild.sql.files.ddl import drop_references
 from tests.shared import shared_data
 
 PARTS = (

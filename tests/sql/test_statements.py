@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.sql.text.order import order_matters
-from envbuild.sql.text.statements import split_statements
-from envbuild.sql.text.tokens import iter_code
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.tokens import iter_code, split_statements
 
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT ';'; UPDATE a SET x = 1; END"
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.records.execution import QueryResult, Verdict
-from envbuild.sql.comparing.testsuite import without_distinct
-from envbuild.sql.executor import Session
-from envbuild.sql.text.order import order_matters
-from envbuild.sql.verdicts import judge
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.verdicts import judge, without_distinct
 from tests.shared import shared_data
 
 

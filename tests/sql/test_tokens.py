@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from envbuild.sql.text.tokens import Kind, iter_tokens, unquote
+from envbuild.sql.tokens import Kind, iter_tokens, unquote
 
 PIECES = [
     *"'\"`[]()@#:$?._-+*/%<>=!|&~,; \n\t\v\\{}xXeE019aü€\ufeff",

@@ -8,9 +8,15 @@ import pytest
 
 from envbuild.errors import UnknownNameError
 from envbuild.records.execution import Outcome, QueryResult, Rows, Value, Verdict
-from envbuild.sql.comparing.permutation import equal_permuted
-from envbuild.sql.comparing.tolerance import close_rows, equal_bag_within, equal_set_within
-from envbuild.sql.verdicts import VERDICTS, is_wide, judge
+from envbuild.sql.verdicts import (
+    VERDICTS,
+    close_rows,
+    equal_bag_within,
+    equal_permuted,
+    equal_set_within,
+    is_wide,
+    judge,
+)
 
 NAMES = ("official@1", "bag@1", "ordered@1", "strict@1", "testsuite@1")
 

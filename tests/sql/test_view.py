@@ -8,9 +8,9 @@ import pytest
 
 from envbuild.errors import CorpusError
 from envbuild.records.execution import Outcome
-from envbuild.sql.executor import Session
-from envbuild.sql.files.references import drop_references
-from envbuild.sql.files.view import ViewBuilder, build_view_image
+from envbuild.sql.execution.session import Session
+from envbuild.sql.files.ddl import drop_references
+from envbuild.sql.files.subset import ViewBuilder, build_view_image
 
 SHOP = """
 CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT CHECK (name <> ''));

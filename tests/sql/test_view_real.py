@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from envbuild.sql.connect import open_read_only, quote_name
-from envbuild.sql.executor import Session
-from envbuild.sql.files.view import build_view_image
+from envbuild.sql.execution.session import Session
+from envbuild.sql.files.subset import build_view_image
 from envbuild.sql.gold_tables import read_gold_tables
 from tests.shared import shared_data
 

@@ -7,7 +7,7 @@ import msgspec
 
 from envbuild.corpora.source import Source
 from envbuild.errors import SourceError, UsageError
-from envbuild.evaluate.predictions import questions_in_place, read_predictions
+from envbuild.evaluate.answers import questions_in_place, read_predictions
 from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import DatabaseRecord
 from false_rewards.records import Answer

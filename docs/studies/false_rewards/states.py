@@ -7,11 +7,11 @@ import msgspec
 
 from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
+from envbuild.generate.database import amplify_database
 from envbuild.records.signal import AmplifySettings, Gold
-from envbuild.signal.amplify.database import amplify_database
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.variants import GOLDS_A_VARIANT
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 
 CUTS = (0, 1, 2, 5, 10, 20, 68)
 VARIANTS = 3

@@ -15,8 +15,8 @@ from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, draw_mutants
 from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, try_mutants
-from envbuild.sql.executor import Session
-from envbuild.sql.mutants.compiler import Compiler
+from envbuild.signal.tree import Compiler
+from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import judge
 from false_rewards.measured import Measured
 from false_rewards.records import Answer, FalseRewards

@@ -16,8 +16,7 @@ import msgspec
 
 from envbuild.records.execution import Value
 from envbuild.sql.connect import quote_name
-from envbuild.sql.files.insert import insert_rows, insert_sql
-from envbuild.sql.files.new_database import finish, open_new, run_statement
+from envbuild.sql.files.create import finish, insert_rows, insert_sql, open_new, run_statement
 
 _COLUMN = re.compile(r'\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>\w+))\s+(?P<type>\w+)\s+(?P<rule>.+)')
 _FIRST_NAMES = str.split(

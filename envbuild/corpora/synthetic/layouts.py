@@ -14,9 +14,9 @@ from envbuild.corpora.synthetic.database import SampleDatabase, write_sqlite
 from envbuild.corpora.synthetic.questions import SampleQuestion
 from envbuild.io.files import write_text
 from envbuild.io.parquet import write_batches
-from envbuild.sql.executor import Session
+from envbuild.sql.execution.session import Session
 from envbuild.sql.names import fold_name
-from envbuild.sql.text.tokens import iter_code, unquote
+from envbuild.sql.tokens import iter_code, unquote
 
 Corpus = Iterable[tuple[SampleDatabase, Sequence[SampleQuestion]]]
 """Databases one by one, each with the questions about it."""

@@ -1,5 +1,5 @@
 """The name under which verifiers finds taskset and harness: put this folder on PYTHONPATH."""
 
-from envbuild.adapters.verifiers import EpisodeHarness, EpisodeTaskset
+from envbuild.train.verifiers import EpisodeHarness, EpisodeTaskset
 
 __all__ = ["EpisodeHarness", "EpisodeTaskset"]

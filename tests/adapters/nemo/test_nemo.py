@@ -13,7 +13,7 @@ from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient
 from omegaconf import OmegaConf
 
-from envbuild.adapters.nemo import EpisodeResourcesServer, EpisodeServerConfig
+from envbuild.train.nemo import EpisodeResourcesServer, EpisodeServerConfig
 from tests.adapters.questions import QUESTIONS, export_for, make_manifest, make_schedule
 
 

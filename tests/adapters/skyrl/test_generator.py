@@ -16,10 +16,10 @@ from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
 from skyrl.train.generators.base import TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
-from envbuild.adapters.rollouts import Rollouts
-from envbuild.adapters.skyrl import register_environment
-from envbuild.adapters.skyrl_generator import EpisodeGenerator
-from envbuild.testing.tokenizer import ByteTokenizer
+from envbuild.testing.policies import ByteTokenizer
+from envbuild.train.skyrl import register_environment
+from envbuild.train.skyrl_generator import EpisodeGenerator
+from envbuild.train.trainer_env import Rollouts
 from tests.adapters.drivers import END, HubLike, chat_template
 from tests.adapters.questions import make_manifest
 from tests.adapters.transcript import GROUP, reference, ticket

@@ -12,8 +12,8 @@ pytest.importorskip("vllm", reason="SkyRL's validation imports vLLM")
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.utils import validate_cfg
 
-from envbuild.adapters.recipe import load_recipe
-from envbuild.curriculum.presets import load_schedule
+from envbuild.train.recipe import load_recipe
+from envbuild.train.schedule import load_schedule
 
 PRESET = Path(__file__).parents[3] / "pipelines" / "trainers" / "skyrl"
 

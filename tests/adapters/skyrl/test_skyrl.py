@@ -10,9 +10,9 @@ pytest.importorskip("skyrl_gym", reason="tests/adapters/run.sh skyrl")
 import skyrl_gym
 from skyrl_gym.metrics import aggregate_for_environment
 
-from envbuild.adapters.skyrl import EpisodeEnv, register_environment
 from envbuild.errors import ConfigurationError, StateError, UnknownNameError
 from envbuild.io.parquet import open_parquet
+from envbuild.train.skyrl import EpisodeEnv, register_environment
 from tests.adapters.questions import (
     call,
     export_for,

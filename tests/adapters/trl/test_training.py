@@ -14,17 +14,17 @@ pytest.importorskip("trl", reason="TRL has an environment of its own: tests/adap
 
 import torch
 
-from envbuild.adapters.layouts.rows import Ticket
-from envbuild.adapters.recipe import load_recipe
-from envbuild.adapters.rollouts import Rollouts
-from envbuild.adapters.trl.train import Run, make_trainer
-from envbuild.adapters.trl.trainer import PublishedTrainer
-from envbuild.episode.chat import HubTokenizer
-from envbuild.episode.prompts import load_prompts
-from envbuild.episode.token_episode import TokenEpisode
+from envbuild.env.chat import HubTokenizer
+from envbuild.env.episode import TokenEpisode
+from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.records.manifest import Schedule
 from envbuild.sql.connect import VERSIONS
+from envbuild.train.layouts import Ticket
+from envbuild.train.recipe import load_recipe
+from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trl_run import Run, make_trainer
+from envbuild.train.trl_trainer import PublishedTrainer
 from tests.adapters.questions import (
     QUESTIONS,
     call,

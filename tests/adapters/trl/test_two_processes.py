@@ -14,7 +14,7 @@ from tests.adapters.trl.test_training import PLAN, Scene
 
 PROGRAM = """
 import json, sys
-from envbuild.adapters.trl.train import Run, make_trainer
+from envbuild.train.trl_run import Run, make_trainer
 from tests.adapters.trl.test_training import PLAN, mixed, scripted
 import msgspec
 trainer = make_trainer(msgspec.json.decode(open(sys.argv[1]).read(), type=Run), schedule=PLAN)
@@ -37,7 +37,7 @@ from types import SimpleNamespace
 import torch
 from accelerate import Accelerator
 from trl.generation import vllm_generation
-from envbuild.adapters.trl.rollout import _generate
+from envbuild.train.trl import _generate
 from envbuild.records.episode import TokenRequest
 accelerator = Accelerator(cpu=True)
 rank = accelerator.process_index

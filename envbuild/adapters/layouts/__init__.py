@@ -1,1 +1,0 @@
-"""The data layouts of trainers: one module each, a table of them in `adapters/export.py`."""

@@ -1,1 +1,0 @@
-"""TRL: the published objective as a trainer, episodes as its rollout function."""

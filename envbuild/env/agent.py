@@ -1,0 +1,166 @@
+"""An agent over the user's own databases: one engine that answers many questions.
+
+agent = Agent(generate)  # a callable from prompts, and their token limits, to completions
+episode = agent.run("How many orders did Ann make?", "shop.sqlite")
+print(episode.sql)
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from envbuild.env.chat import Tokenizer
+from envbuild.env.client import end_unanswered
+from envbuild.env.episode import TextEpisode
+from envbuild.env.prompts import Prompts, load_preset, load_prompts
+from envbuild.env.views import open_database
+from envbuild.errors import StateError
+from envbuild.records.episode import Completion, Episode, EpisodeSettings, Task, TextRequest
+from envbuild.records.execution import Limits
+from envbuild.sql.execution.session import DEFAULT_LIMITS
+
+Generate = Callable[[list[str]], list[str]] | Callable[[list[str], list[int]], list[str]]
+"""Prompt strings, and the most new tokens of each, to completions, one each, in order."""
+
+
+class Engine(Protocol):
+    """What takes the requests themselves, with their token limits and stop texts."""
+
+    def complete_all(
+        self, requests: Sequence[TextRequest]
+    ) -> Sequence[str | Completion | Exception]:
+        """One each, in order: a `Completion` has its tokens counted, a text has them estimated, and
+        an exception says why there is none."""
+
+
+OnAgentTurn = Callable[[int, TextRequest, str, str], None]
+"""(position of the question, request, completion, observation), after each turn."""
+
+
+class Agent:
+    """Questions over SQLite files, answered in the episode protocol; files are never written."""
+
+    def __init__(
+        self,
+        generate: Generate | Engine,
+        *,
+        settings: EpisodeSettings | None = None,
+        prompts: Prompts | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        policy: str = "",
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        """`settings` default to the published ones at evaluation: no submit gate.
+
+        A `generate` with a second argument that must be given, or is called `max_new_tokens`, gets
+        each prompt's token limit there; of one that is an engine too, `complete_all` is called.
+        Completions past their limit are cut: counted by `tokenizer`, unless the engine counts them
+        itself; without either an estimate bounds the episode (`TextEpisode`).
+        """
+        self.generate = generate
+        self.tokenizer = tokenizer
+        self.settings = settings or load_preset("default", evaluation=True)
+        self.prompts = prompts or load_prompts()
+        self.limits = limits
+        self.policy = policy
+
+    def run(
+        self,
+        question: str,
+        database: str | Path,
+        *,
+        evidence: str = "",
+        on_turn: OnAgentTurn | None = None,
+    ) -> Episode:
+        """The episode of one question: `sql`, `ended_by`, turns.
+
+        Raises SourceError where `database` is no SQLite file.
+        """
+        return self.run_many([(question, database)], evidence=[evidence], on_turn=on_turn)[0]
+
+    def run_many(
+        self,
+        asked: Sequence[tuple[str, str | Path]],
+        *,
+        evidence: Sequence[str] = (),
+        on_turn: OnAgentTurn | None = None,
+    ) -> list[Episode]:
+        """One episode a (question, database), all turns of a round in one call of `generate`.
+
+        Raises SourceError where a database is no SQLite file, StateError where `generate` returns
+        anything but a completion for each prompt.
+        """
+        notes = evidence or [""] * len(asked)
+        episodes = [
+            self._open(question, Path(database), note, place)
+            for place, ((question, database), note) in enumerate(zip(asked, notes, strict=True))
+        ]
+        try:
+            while open_now := [
+                (place, request)
+                for place, episode in enumerate(episodes)
+                if (request := episode.next_request()) is not None
+            ]:
+                answers = self._generate([request for _, request in open_now])
+                for (place, request), found in zip(open_now, answers, strict=True):
+                    if isinstance(found, Exception):
+                        end_unanswered(episodes[place], found)
+                        continue
+                    observation = episodes[place].feed(
+                        found.text,
+                        completion_tokens=found.completion_tokens,
+                        context_tokens=found.context_tokens,
+                        truncated=found.truncated,
+                    )
+                    if on_turn:
+                        on_turn(place, request, found.text, observation)
+            return [episode.record() for episode in episodes]
+        finally:
+            for episode in episodes:
+                episode.close()
+
+    def _open(self, question: str, database: Path, evidence: str, place: int) -> TextEpisode:
+        return TextEpisode(
+            Task(question=question, evidence=evidence, row_id=f"{database.stem}/{place}"),
+            open_database(database, limits=self.limits),
+            settings=self.settings,
+            prompts=self.prompts,
+            policy=self.policy,
+            tokenizer=self.tokenizer,
+        )
+
+    def _generate(self, requests: list[TextRequest]) -> list[Completion | Exception]:
+        complete_all = getattr(self.generate, "complete_all", None)
+        answers: list[str | Completion | Exception]
+        if complete_all is not None:
+            answers = list(complete_all(requests))
+        else:
+            generate = cast(Callable[..., list[str]], self.generate)
+            prompts = [request.context for request in requests]
+            limits = [request.max_new_tokens for request in requests]
+            returned: object = generate(prompts, *[limits] * takes_limits(generate))
+            if isinstance(returned, str) or not isinstance(returned, Iterable):
+                raise StateError(
+                    f"generate gave a {type(returned).__name__}, not a list of completions: it "
+                    "takes a list of prompts and returns a list of texts, one a prompt"
+                )
+            answers = list(returned)
+        if len(answers) != len(requests):
+            raise StateError(
+                f"generate gave {len(answers)} completions for {len(requests)} prompts"
+            )
+        if strange := [one for one in answers if not isinstance(one, str | Completion | Exception)]:
+            raise StateError(f"generate gave a {type(strange[0]).__name__} as a completion")
+        return [Completion(text=found) if isinstance(found, str) else found for found in answers]
+
+
+def takes_limits(generate: Callable[..., object]) -> bool:
+    """Whether a callable wants the token limits beside the prompts."""
+    try:
+        parameters = inspect.signature(generate).parameters.values()
+    except (TypeError, ValueError):  # built in, without a signature
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = [parameter for parameter in parameters if parameter.kind in by_place][1:2]
+    return any(p.default is p.empty or p.name == "max_new_tokens" for p in second)

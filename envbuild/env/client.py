@@ -1,0 +1,447 @@
+"""An async client of `/v1/completions`, and how an episode ends whose completion cannot be had."""
+
+import asyncio
+import json
+import re
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Annotated, Any, TypeVar
+
+import httpx
+import msgspec
+
+from envbuild.engine.seeds import completion_seed
+from envbuild.env.episode import QWEN, TextEpisode
+from envbuild.errors import ConfigurationError, OperatorError, UnknownNameError
+from envbuild.io.json_stream import decode_json
+from envbuild.records.corpus import printable
+from envbuild.records.episode import EVALUATION_SAMPLING, Completion, EndedBy, Sampling, TextRequest
+
+# What a server says when a request does not fit its context window.
+#
+# The status is 400 (413 from some gateways) and the figures stand in the sentence, which each
+# server words in its own way: read off vLLM, SGLang and llama.cpp.
+
+
+_STATUSES = frozenset((400, 413))
+_WINDOW = re.compile(
+    r"(?:maximum context length (?:is|of)|context length \(|available context size \("
+    r"|max_model_len=)\s*(\d{1,9})"
+)
+_PROMPT = re.compile(
+    r"\b(\d{1,9}) (?:tokens )?(?:in the (?:prompt|messages|input)|from the input|input tokens)"
+    r"|(?:prompt is|input \(|request \()\s*(\d{1,9}) tokens"
+)
+
+
+class Overflow(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that did not fit."""
+
+    window: int
+    """Tokens that prompt and completion may have together."""
+    prompt: int | None
+    """The prompt's tokens (at least); None where the server does not say."""
+
+    def shorter(self, limit: int) -> int:
+        """A token limit below `limit` that may fit; 0 where the prompt leaves no room."""
+        if self.prompt is not None:
+            room = self.window - self.prompt
+        elif limit >= self.window:
+            room = self.window - 1
+        else:
+            room = limit // 2
+        return max(0, min(room, limit - 1))
+
+
+def read_overflow(status: int, text: str) -> Overflow | None:
+    """The overflow that an answer reports; None where it says something else."""
+    window = _WINDOW.search(text) if status in _STATUSES else None
+    if window is None:
+        return None
+    prompt = _PROMPT.search(text)
+    tokens = int(prompt[1] or prompt[2]) if prompt else None
+    return Overflow(window=int(window[1]), prompt=tokens)
+
+
+# Async work for callers that are not: in a script, and where a loop runs already (notebooks).
+
+
+R = TypeVar("R")
+
+
+def run_to_end(work: Coroutine[Any, Any, R]) -> R:
+    """What `work` returns; what it raises is raised here.
+
+    A thread has one event loop at a time: where one runs in this thread, the work gets a thread of
+    its own, and this one waits. An interrupt ends the work too.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def noted() -> R:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(asyncio.run, noted())
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            for loop, task in begun:
+                with suppress(RuntimeError):  # it has ended by now
+                    loop.call_soon_threadsafe(task.cancel if task else loop.stop)
+            raise
+
+
+# An async client of `/v1/completions`: the raw prompt string goes out, so `<think>` stays in it.
+#
+# Two dialects: `vllm` sends what keeps special tokens in the text; `openai` sends the common
+# fields alone, for servers that refuse the others (`transformers serve` answers 422 to them).
+
+
+DIALECTS = ("vllm", "openai")
+RETRIES = 5
+FIRST_WAIT = 0.5
+"""Seconds before the first retry; doubled each time, the server's own Retry-After goes first."""
+MAX_SHORTENED = 16
+"""Shorter token limits tried where a request does not fit; halving needs 12 for 4,096 tokens."""
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Of one answer, unpacked: 4,096 tokens of the longest kind, escaped, are a fifth of that."""
+MAX_ERROR_BYTES = 64 * 1024
+"""Of an answer that is an error: no more of it is looked at."""
+_ENCODINGS = frozenset(("", "identity", "gzip", "deflate"))
+"""One layer of these unpacks at most a thousand times larger; others, or several, know no bound."""
+_PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
+_OPERATOR = frozenset((401, 403, 404))
+_VLLM_FIELDS = {
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": False,
+    "add_special_tokens": False,
+}
+_UNKNOWN = re.compile(r"unexpected|unrecognized|unknown|extra|not (?:permitted|supported)", re.I)
+
+
+class ServerUnreachableError(OperatorError):
+    """No server answers, or it serves no such model or dialect: nothing a retry mends."""
+
+
+class CompletionError(Exception):
+    """One completion cannot be had: the server's failure; the episode ends as server_error."""
+
+
+class WindowFullError(CompletionError):
+    """The context so far fills the window: nothing more can be sampled, by no server's fault."""
+
+
+Tokens = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+class _Choice(msgspec.Struct):
+    text: str | None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    completion_tokens: Tokens | None = None
+    prompt_tokens: Tokens | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: _Usage | None = None
+
+
+class CompletionsClient:
+    """Completions of one model behind one base URL; use as an async context manager."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        sampling: Sampling,
+        dialect: str = "vllm",
+        api_key: str = "",
+        seconds: float = 600.0,
+        connections: int = 256,
+        retries: int = RETRIES,
+    ) -> None:
+        """`seconds` bounds one request, from its start to the last byte of its answer.
+
+        `api_key` goes out as a bearer token, and into no message or record, whatever the server
+        says. Raises UnknownNameError for another dialect, ConfigurationError for a key that no
+        request can carry.
+        """
+        if dialect not in DIALECTS:
+            raise UnknownNameError("dialect", dialect, DIALECTS)
+        self._key = api_key.strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ConfigurationError("the API key holds characters that no HTTP header can carry")
+        self.base_url = base_url.rstrip("/")
+        self.model = model
+        self.sampling = sampling
+        self.dialect = dialect
+        self.retries = retries
+        self.seconds = seconds
+        self._free = asyncio.Semaphore(connections)
+        """Waiting for a connection is no part of a request's time."""
+        self._answered = False
+        """A server that never answered is not waited for as long as one that went away."""
+        self._http = httpx.AsyncClient(
+            timeout=httpx.Timeout(seconds, connect=10.0),
+            limits=httpx.Limits(max_connections=connections),
+            headers={"Accept-Encoding": "gzip, deflate"}
+            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+        )
+
+    async def __aenter__(self) -> "CompletionsClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def complete(self, request: TextRequest, *, seed: int) -> Completion:
+        """The completion of one request.
+
+        Raises WindowFullError where the context leaves no room, CompletionError once the retries
+        are spent or the server refuses this request, and ServerUnreachableError where no request
+        could succeed.
+        """
+        limit = request.max_new_tokens
+        attempt = shortened = 0
+        while True:
+            wait = FIRST_WAIT * 2**attempt
+            payload = self._payload(request, limit, seed)
+            try:
+                response, content = await self._post(payload)
+            except TimeoutError:
+                last = f"no whole answer within {self.seconds:g} seconds"
+            except httpx.ConnectError as e:
+                last = f"no server at {self.base_url}: {self._shown(str(e))}"
+                if attempt >= min(self.retries, self.retries if self._answered else 1):
+                    raise ServerUnreachableError(last) from e
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as e:
+                raise ServerUnreachableError(
+                    f"--base-url {self.base_url!r} is no http:// or https:// URL: {e}"
+                ) from e
+            except httpx.RequestError as e:  # broken off, too slow, or not to be decoded
+                last = self._shown(f"{type(e).__name__}: {e}").rstrip(": ")
+            else:
+                self._answered = True
+                if response.status_code == 200:
+                    return self._completion(content)
+                said = content[:MAX_ERROR_BYTES].decode(errors="replace")
+                last = f"status {response.status_code}: {self._shown(said)}"
+                self._refuse_lasting(response.status_code, said, last)
+                if overflow := read_overflow(response.status_code, said):
+                    limit, shortened = overflow.shorter(limit), shortened + 1
+                    if limit and shortened <= MAX_SHORTENED:
+                        continue
+                    raise WindowFullError(
+                        f"the server's window of {overflow.window} tokens is full"
+                    )
+                if response.status_code not in _PASSING:
+                    raise CompletionError(last)
+                wait = _retry_after(response) or wait
+            if attempt == self.retries:
+                raise CompletionError(f"{last} (after {self.retries} retries)")
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _post(self, payload: dict[str, Any]) -> tuple[httpx.Response, bytes]:
+        """The answer and its body. Raises CompletionError for one too large to be a completion."""
+        content = bytearray()
+        url = f"{self.base_url}/completions"
+        async with (
+            self._free,
+            asyncio.timeout(self.seconds),
+            self._http.stream("POST", url, json=payload) as response,
+        ):
+            encoding = response.headers.get("Content-Encoding", "").strip().lower()
+            if encoding not in _ENCODINGS:
+                raise CompletionError(
+                    f"the server's answer is packed as {self._shown(encoding)}, which was not "
+                    "asked for"
+                )
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise CompletionError(
+                        f"the server's answer is longer than {MAX_ANSWER_BYTES:,} bytes"
+                    )
+        return response, bytes(content)
+
+    def _refuse_lasting(self, status: int, text: str, said: str) -> None:
+        """Raises ServerUnreachableError for an answer that every request would get."""
+        if status in _OPERATOR:
+            raise ServerUnreachableError(f"{self.base_url} refuses model {self.model!r}, {said}")
+        if self._refuses_dialect(status, text):
+            raise ServerUnreachableError(
+                f"{self.base_url} refuses fields of dialect vllm: try openai ({said})"
+            )
+
+    def _completion(self, content: bytes) -> Completion:
+        try:
+            answer = msgspec.convert(decode_json(content), _Answer)
+        except (ValueError, RecursionError) as e:
+            said = self._shown(content[:MAX_ERROR_BYTES].decode(errors="replace"))
+            why = self._shown(str(e))
+            raise CompletionError(f"the server's answer is no completion, {why}: {said}") from None
+        choice, usage = answer.choices[0], answer.usage or _Usage()
+        return Completion(
+            text=self._without_key(choice.text or ""),
+            completion_tokens=usage.completion_tokens,
+            context_tokens=usage.prompt_tokens,
+            truncated=choice.finish_reason == "length",
+        )
+
+    def _shown(self, text: str) -> str:
+        """What the server said, as a message may show it: its beginning, without the key."""
+        return printable(self._without_key(text))[:300]
+
+    def _without_key(self, text: str) -> str:
+        """`text` without the API key, spelled as it is or as JSON and Python escape it."""
+        escaped = json.dumps(self._key)[1:-1]
+        for spelled in (escaped.replace("/", "\\/"), escaped, repr(self._key)[1:-1], self._key):
+            text = text.replace(spelled, "[the API key]") if self._key else text
+        return text
+
+    def _payload(self, request: TextRequest, limit: int, seed: int) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "prompt": request.context,
+            "max_tokens": limit,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "stop": list(request.stop),
+            "seed": seed % 2**31,
+        }
+        if self.dialect == "vllm":
+            payload |= {"top_k": self.sampling.top_k, **_VLLM_FIELDS}
+        return payload
+
+    def _refuses_dialect(self, status: int, text: str) -> bool:
+        """True where the server knows no field that only this dialect sends."""
+        return (
+            self.dialect == "vllm"
+            and status in (400, 422)
+            and _UNKNOWN.search(text) is not None
+            and any(field in text for field in ("top_k", *_VLLM_FIELDS))
+        )
+
+
+def sampling_seed(seed: int, request: TextRequest) -> int:
+    """The seed of one completion: its own for every episode and turn of a run."""
+    return completion_seed(seed, request.episode_id, request.turn)
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that the server asks to wait, at most a minute; 0 where it does not say."""
+    try:
+        return min(60.0, max(0.0, float(response.headers.get("Retry-After", 0))))
+    except ValueError:
+        return 0.0
+
+
+# How an episode ends whose next completion cannot be had.
+
+
+def end_unanswered(episode: TextEpisode, error: Exception) -> None:
+    """Ends the episode; `error` goes into the record.
+
+    A window that the turns filled is a spent token budget, and the last working query is the
+    answer. Anything else, a first prompt that does not fit too, is the server's failure, or the
+    engine's: it says nothing about the policy.
+    """
+    if isinstance(error, WindowFullError) and episode.machine.turns:
+        episode.error = str(error)
+        episode.machine.stop(EndedBy.TOKEN_BUDGET)
+    else:
+        episode.fail(str(error) or type(error).__name__, ended_by=EndedBy.SERVER_ERROR)
+
+
+# An OpenAI-compatible server as the `generate` of an Agent.
+
+
+DEFAULT_TOKENS = 2048
+
+
+class ServerGenerate:
+    """Completions of a served model, all prompts of a call at once.
+
+    Each has a seed of its own, derived from `seed` by its episode and turn.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        sampling: Sampling = EVALUATION_SAMPLING,
+        dialect: str = "vllm",
+        api_key: str = "",
+        seed: int = 0,
+    ) -> None:
+        self.base_url, self.model, self.sampling = base_url, model, sampling
+        self.dialect, self.api_key, self.seed = dialect, api_key, seed
+        self._calls = 0
+
+    def __call__(
+        self, prompts: list[str], max_new_tokens: Sequence[int] | None = None
+    ) -> list[str]:
+        """One completion a prompt, up to the chat's stop texts.
+
+        `max_new_tokens`: the most tokens of each; 2,048 where it is not given. Seeds are derived by
+        place and by call, as if the calls were turns. Raises CompletionError where one cannot be
+        had.
+        """
+        limits = max_new_tokens or [DEFAULT_TOKENS] * len(prompts)
+        requests = [
+            TextRequest(
+                context=prompt,
+                max_new_tokens=limit,
+                stop=QWEN.stop,
+                episode_id=str(place),
+                turn=self._calls,
+            )
+            for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
+        ]
+        self._calls += 1
+        texts = []
+        for found in self.complete_all(requests):
+            if isinstance(found, CompletionError):
+                raise found
+            texts.append(found.text)
+        return texts
+
+    def complete_all(self, requests: Sequence[TextRequest]) -> list[Completion | CompletionError]:
+        """One completion a request within its own limits, or why it cannot be had.
+
+        Works inside a running event loop, too, which waits meanwhile. Raises
+        ServerUnreachableError where no request could succeed.
+        """
+        return run_to_end(self._complete_all(requests))
+
+    async def _complete_all(
+        self, requests: Sequence[TextRequest]
+    ) -> list[Completion | CompletionError]:
+        async with CompletionsClient(
+            self.base_url,
+            self.model,
+            sampling=self.sampling,
+            dialect=self.dialect,
+            api_key=self.api_key,
+        ) as client:
+            return list(await asyncio.gather(*(self._one(client, r) for r in requests)))
+
+    async def _one(
+        self, client: CompletionsClient, request: TextRequest
+    ) -> Completion | CompletionError:
+        try:
+            return await client.complete(request, seed=sampling_seed(self.seed, request))
+        except CompletionError as e:
+            return e

@@ -1,0 +1,1 @@
+"""Rows under constraints: amplified corpora and hidden variants."""

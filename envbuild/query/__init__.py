@@ -1,0 +1,1 @@
+"""What a query means: names, joins, demands, nondeterminism (sqlglot trees)."""

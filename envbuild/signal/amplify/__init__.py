@@ -1,1 +1,0 @@
-"""Row amplification: rows added, under every constraint, until golds can be told apart."""

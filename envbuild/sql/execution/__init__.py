@@ -1,0 +1,1 @@
+"""One statement within limits, in this process or in one that can be killed."""

@@ -1,0 +1,472 @@
+"""One statement on one connection, within limits: what it came to, and why it stopped."""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from envbuild.records.execution import Limits, Outcome, QueryResult, Row, Rows, UndecodableText
+from envbuild.sql.connect import quote_name
+from envbuild.sql.execution.policy import Authorizer
+from envbuild.sql.tokens import Kind, iter_code
+
+# What can be told of a statement from its text: that it is text, in size, and alone.
+
+
+def refuse_text(sql: object, limits: Limits) -> str:
+    """Why this is not the text of one statement; empty where it may be."""
+    if not isinstance(sql, str):
+        return "the SQL is not text"
+    if "\0" in sql:
+        return "the SQL holds a NUL character"
+    if not sql.isascii() or len(sql) > limits.sql_bytes:
+        try:
+            size = len(sql.encode())
+        except UnicodeEncodeError:
+            return "the SQL holds a lone surrogate"
+        if size > limits.sql_bytes:
+            return f"the SQL is longer than {limits.sql_bytes} bytes"
+    if ";" in sql.rstrip("; \t\n\f\r") and _statements(sql) > 1:
+        return "more than one statement"
+    return ""
+
+
+def _statements(sql: str) -> int:
+    """Statements between semicolons; found before anything runs."""
+    count, inside = 0, False
+    for token in iter_code(sql):
+        if token.end - token.start == 1 and sql[token.start] == ";":
+            inside = False
+        elif not inside:
+            count, inside = count + 1, True
+    return count
+
+
+# Which of SQLite's complaints are about the text itself, and which about what it names.
+#
+# The reward distinguishes SQL that parses from text that does not. SQLite gives both the same
+# result code, but reads a statement to its end before it looks up a name: so a complaint of its
+# parser means that the text is no statement, and every other one (`no such column`, `misuse of
+# aggregate`, a failure while running) that it is.
+
+
+_SYNTAX = re.compile(
+    r"""near\ ".*":\ syntax\ error
+    | incomplete\ input
+    | unrecognized\ token:
+    | parser\ stack\ overflow | Recursion\ limit
+    | (?:ORDER\ BY|LIMIT)\ clause\ should\ come\ (?:before|after)
+    | a\ JOIN\ clause\ is\ required\ before
+    | unknown\ (?:or\ unsupported\ )?join\ type
+    | unsupported\ use\ of\ NULLS
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def is_syntax_error(message: str) -> bool:
+    """True where SQLite's message says that the text itself is not SQL."""
+    return _SYNTAX.match(message) is not None
+
+
+# How much temporary file space this process holds, as the operating system sees it.
+#
+# SQLite counts what a statement spilled only when it ends; a bomb must be stopped before that.
+
+
+_DESCRIPTORS = Path("/proc/self/fd")
+
+
+def held_temporary_bytes() -> int:
+    """Bytes in the nameless files that this process has open; 0 where there is no /proc.
+
+    SQLite's temporary files have no name from the start, or are unlinked once they are open; so do
+    others of the process.
+    """
+    total = 0
+    try:
+        with os.scandir(_DESCRIPTORS) as descriptors:
+            for entry in descriptors:
+                total += _nameless_bytes(entry)
+    except OSError:
+        return 0
+    return total
+
+
+def _nameless_bytes(descriptor: "os.DirEntry[str]") -> int:
+    try:
+        target = os.readlink(descriptor.path)  # noqa: PTH115 - a Path would cost more than the call
+        if not target.endswith(" (deleted)") or not target.startswith("/") or "/memfd:" in target:
+            return 0
+        return os.fstat(int(descriptor.name)).st_size
+    except OSError:
+        return 0
+
+
+# Virtual tables of the database's own, connected before the authorizer looks.
+
+
+_VIRTUAL = "SELECT name FROM main.sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
+
+
+def connect_virtual_tables(connection: apsw.Connection) -> bool:
+    """Whether there are any.
+
+    An R-Tree prepares its writes when it is connected, with the first statement that names it:
+    the authorizer refuses those, and the statement would be refused with them.
+    """
+    names = connection.execute(_VIRTUAL, can_cache=False).fetchall()
+    for (name,) in names:
+        with suppress(apsw.Error):
+            connection.execute(f"SELECT 1 FROM {quote_name(str(name))} LIMIT 0", can_cache=False)
+    return bool(names)
+
+
+# Reading text that is not UTF-8: SQLite hands it out as a blob, and it is decoded here.
+#
+# Python refuses such text, so a query that meets some is run again inside one that asks for every
+# text cell as a blob, beside a flag that says it was text.
+
+
+def text_as_blobs(sql: str, columns: int) -> str:
+    """`sql`, its `columns` result columns each followed by its text flag, text as blobs.
+
+    MATERIALIZED keeps an ORDER BY inside in force. SQLite takes up to 2,000 columns, so `sql` may
+    have 1,000 of them.
+    """
+    tokens = [
+        t for t in iter_code(sql) if t.kind is not Kind.OPERATOR or sql[t.start : t.end] != ";"
+    ]
+    statement = sql[tokens[0].start : tokens[-1].end]
+    names = ", ".join(f"c{n}" for n in range(columns))
+    cells = ", ".join(
+        f"CASE typeof(c{n}) WHEN 'text' THEN CAST(c{n} AS BLOB) ELSE c{n} END, "
+        f"typeof(c{n}) = 'text'"
+        for n in range(columns)
+    )
+    return f"WITH lossy({names}) AS MATERIALIZED (\n{statement}\n) SELECT {cells} FROM lossy"
+
+
+def lossy_rows(wrapped: QueryResult, columns: tuple[str, ...], *, encoding: str) -> QueryResult:
+    """The wrapped query's result as the query's own, undecodable text as UndecodableText."""
+    rows: Rows = tuple(_decoded(row, encoding) for row in wrapped.rows)
+    return msgspec.structs.replace(
+        wrapped, rows=rows, lossy=True, columns=columns if wrapped.columns else ()
+    )
+
+
+def _decoded(row: Row, encoding: str) -> Row:
+    return tuple(
+        _text(cell, encoding) if was_text and isinstance(cell, bytes) else cell
+        for cell, was_text in zip(row[::2], row[1::2], strict=True)
+    )
+
+
+def _text(cell: bytes, encoding: str) -> str:
+    try:
+        return cell.decode(encoding)
+    except UnicodeDecodeError:
+        return UndecodableText(cell, encoding)
+
+
+# One statement on one connection, within limits: what it came to, and why it stopped.
+#
+# `sql.executor` decides where a statement runs; this is the run itself.
+
+
+SHORT_VALUE = 4096
+"""Bytes a value may have in a quick run; every function call then ends within milliseconds."""
+_SHORT_BYTES = SHORT_VALUE * 3 // 2 + 8
+"""Bytes of such a value as MessagePack: UTF-16 text takes up to half as much again in UTF-8."""
+CHUNK_CELLS = 16_384
+"""Cells fetched between two looks at the size: at most 100 MB of short values."""
+_LAZY_STEPS = 10_000
+"""VM instructions between two looks at the limits: costs up to 2 % of a long scan."""
+_LONG_VALUE_STEPS = 250
+"""The same where values may be long: an instruction may then move a megabyte."""
+_SLOW_CALLS = 64
+"""Calls of slow functions that a statement may hold in a quick run: 2 ms each at the worst."""
+_PREPARE_STEPS = 10_000_000
+_SECONDS_A_SCAN = 0.1
+"""Time between two looks at the temporary files: half a millisecond each."""
+_encode = msgspec.msgpack.Encoder().encode
+
+_OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
+_LENGTH = apsw.SQLITE_LIMIT_LENGTH
+_LONGEST = 2**31 - 1
+"""What SQLite takes as a limit; its own is lower."""
+_NO_STATEMENT = QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
+
+
+class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs elsewhere
+    """A quick run is not enough for the statement; nothing has been decided about it."""
+
+
+class Run:
+    """One statement's use of its limits, on a connection that nobody else uses meanwhile.
+
+    A quick run takes values up to 4 KiB, so that each function call ends within milliseconds, and
+    functions that can be stopped; a full run takes everything that the limits allow.
+    """
+
+    __slots__ = (
+        "authorizer",
+        "columns",
+        "connection",
+        "deadline",
+        "files_before",
+        "is_quick",
+        "limits",
+        "looked",
+        "memory_before",
+        "next_scan",
+        "spent",
+        "statements",
+        "steps_a_check",
+        "steps_left",
+    )
+    files_before: int | None
+    memory_before: int
+    next_scan: float
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        limits: Limits,
+        authorizer: Authorizer,
+        *,
+        deadline: float,
+        is_quick: bool,
+    ) -> None:
+        """`deadline`: the `time.monotonic()` at which the wall clock is spent."""
+        self.connection = connection
+        self.limits = limits
+        self.is_quick = is_quick
+        self.authorizer = authorizer
+        self.deadline = deadline
+        self.statements = 0
+        self.columns: tuple[str, ...] = ()
+        self.spent = ""
+        self.looked = False
+        self.steps_a_check = _LAZY_STEPS if is_quick else _LONG_VALUE_STEPS
+        self.steps_left = _PREPARE_STEPS
+
+    def result(self, sql: str) -> QueryResult:
+        """What the statement came to. Raises NotHere, and UnicodeDecodeError for undecodable text.
+
+        The connection is left as it was found: no handler, authorizer or limit stays behind.
+        """
+        connection, authorizer, is_quick = self.connection, self.authorizer, self.is_quick
+        authorizer.reset()
+        before = connection.authorizer
+        length = connection.limit(_LENGTH)
+        longest = self.limits.value_bytes
+        if is_quick and longest > SHORT_VALUE:
+            longest = SHORT_VALUE
+        cursor = connection.cursor()
+        cursor.exec_trace = self._starts
+        try:
+            connection.limit(_LENGTH, longest if longest < _LONGEST else _LONGEST)
+            connection.authorizer = authorizer.check
+            connection.set_progress_handler(self._look, self.steps_a_check)
+            source = cursor.execute(sql, can_cache=False)
+            found = self._fetch(source) if is_quick else self._fetch_long(source)
+            if not self.looked:
+                return found
+            cursor.close(True)
+            return self._spilled() or found
+        except apsw.Error as e:
+            return self._failed(e)
+        except MemoryError:
+            return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
+        except RecursionError:
+            return QueryResult(outcome=Outcome.ERROR, error="the statement is nested too deeply")
+        finally:
+            try:  # one inside the other: a signal may raise here too
+                connection.authorizer = before
+                connection.limit(_LENGTH, length)
+            finally:
+                connection.set_progress_handler(None)
+                cursor.close(True)
+
+    def _starts(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        """APSW's callback between preparing a statement and running it: False gives it up."""
+        if not cursor.has_vdbe:
+            return True  # a comment or a stray semicolon
+        self.statements += 1
+        description = cursor.get_description()
+        if self.statements > 1 or not description or not cursor.is_readonly:
+            return False
+        self.columns = tuple([name for name, _ in description])
+        self.steps_left = self.limits.vm_steps
+        authorizer = self.authorizer
+        if self.is_quick and (authorizer.slow_calls or authorizer.unstoppable):
+            self._be_watchful()
+        authorizer.running = True
+        return True
+
+    def _be_watchful(self) -> None:
+        """For a statement of which single steps may last. Raises NotHere where they may for long.
+
+        SQLite's callback comes with jumps only: between two of them every call may run.
+        """
+        if self.authorizer.unstoppable or self.authorizer.slow_calls > _SLOW_CALLS:
+            raise NotHere
+        self.steps_a_check = _watchful_steps(self.limits.seconds)
+        self.connection.set_progress_handler(self._look, self.steps_a_check)
+
+    def _look(self) -> bool:
+        """SQLite's callback every `steps_a_check` instructions: True interrupts."""
+        self.steps_left -= self.steps_a_check
+        now = time.monotonic()
+        if not self.looked:
+            self._begin_watch(now)
+        if self.steps_left <= 0:
+            self.spent = "the query ran out of its step budget"
+        elif now > self.deadline:
+            self.spent = "the query ran out of time"
+        elif not self.is_quick and self._has_filled_memory():
+            self.spent = "the query ran out of memory"
+        elif now > self.next_scan:
+            self.next_scan = now + _SECONDS_A_SCAN
+            if self._has_filled_files():
+                self.spent = "the query ran out of temporary space"
+        return bool(self.spent)
+
+    def _begin_watch(self, now: float) -> None:
+        """A statement that ends before the first look can have used next to nothing."""
+        self.looked = True
+        self.next_scan = now + _SECONDS_A_SCAN
+        self.files_before = None
+        self.memory_before = apsw.memory_used()
+        self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
+
+    def _has_filled_memory(self) -> bool:
+        used = apsw.memory_used() - self.memory_before
+        return used > self.limits.temporary_bytes and _is_alone()
+
+    def _has_filled_files(self) -> bool:
+        """A bomb must not fill the disk until SQLite counts, at its end, what it spilled.
+
+        Raises NotHere where the files may be another thread's.
+        """
+        held = held_temporary_bytes()
+        if self.files_before is None:
+            self.files_before = held
+        if held - self.files_before <= self.limits.temporary_bytes:
+            return False
+        if _is_alone():
+            return True
+        if self.is_quick:
+            raise NotHere
+        return False
+
+    def _spilled(self) -> QueryResult | None:
+        """SQLite's own count of what was spilled, the same on every machine; kept at the end."""
+        used = self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL)[0]
+        if used <= self.limits.temporary_bytes:
+            return None
+        return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of temporary space")
+
+    def _fetch(self, source: Iterator[Row]) -> QueryResult:
+        """All rows, or the first ones within the caps, where values are short."""
+        columns = self.columns
+        if not columns:
+            return _NO_STATEMENT
+        limits, cells = self.limits, len(columns)
+        # So many rows are within the bytes even at their longest: nothing needs counting.
+        free = limits.result_bytes // (_SHORT_BYTES * cells)
+        chunk = CHUNK_CELLS // cells or 1
+        most = min(free, chunk, limits.rows)
+        first = tuple(islice(source, most + 1))
+        if len(first) <= most:
+            return QueryResult(outcome=_OK, columns=columns, rows=first)
+        return self._fetch_chunks(source, list(first), chunk=chunk, free=free)
+
+    def _fetch_long(self, source: Iterator[Row]) -> QueryResult:
+        """The same where a single row may be long."""
+        if not self.columns:
+            return _NO_STATEMENT
+        return self._fetch_chunks(source, [], chunk=1, free=0)
+
+    def _fetch_chunks(
+        self, source: Iterator[Row], rows: list[Row], *, chunk: int, free: int
+    ) -> QueryResult:
+        """Rows in chunks, after those that are there; their bytes count from `free` rows on."""
+        most, left = self.limits.rows, self.limits.result_bytes
+        counted, exhausted = 0, False
+        while True:
+            if len(rows) > free:
+                left -= len(_encode(rows[counted:]))
+                counted = len(rows)
+                if left < 0:  # the count of a chunk adds a few bytes of its own
+                    kept, left = _rows_within(rows, self.limits.result_bytes)
+                    if kept < len(rows):
+                        return self._truncated(rows[: min(kept, most)])
+            if len(rows) > most:
+                return self._truncated(rows[:most])
+            if exhausted:
+                return QueryResult(outcome=_OK, columns=self.columns, rows=tuple(rows))
+            wanted = min(chunk, most + 1 - len(rows))
+            found = list(islice(source, wanted))
+            rows += found
+            exhausted = len(found) < wanted
+
+    def _truncated(self, rows: list[Row]) -> QueryResult:
+        return QueryResult(
+            outcome=_TRUNCATED,
+            columns=self.columns,
+            rows=tuple(rows),
+            error="the result has more than the rows that are shown",
+        )
+
+    def _failed(self, error: apsw.Error) -> QueryResult:
+        if self.spent and isinstance(error, apsw.InterruptError):
+            return QueryResult(outcome=Outcome.TIMEOUT, error=self.spent)
+        if self.statements > 1:
+            return QueryResult(
+                outcome=Outcome.INVALID, error="more than one statement", parsed=False
+            )
+        if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
+            return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
+        if isinstance(error, apsw.TooBigError) and self.is_quick:
+            raise NotHere from None
+        if isinstance(error, apsw.NoMemError):
+            return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
+        message = str(error)
+        return QueryResult(
+            outcome=Outcome.ERROR, error=message, parsed=not is_syntax_error(message)
+        )
+
+
+def _is_alone() -> bool:
+    """Is what the process uses this statement's? SQLite and the system count for the process.
+
+    So it is in a worker; elsewhere another thread may have opened an image, or sort meanwhile.
+    """
+    return threading.active_count() == 1
+
+
+def _watchful_steps(seconds: float) -> int:
+    """Instructions between two looks where each call may take 2 ms: a fifth of the time allowed.
+
+    1,000 cost 8 % of a long scan, 10,000 next to nothing.
+    """
+    return max(1_000, int(min(_LAZY_STEPS, seconds * 500)))
+
+
+def _rows_within(rows: list[Row], size: int) -> tuple[int, int]:
+    """How many of the first rows fit into `size` bytes, row by row, and how many bytes are left."""
+    for count, row in enumerate(rows):
+        encoded = len(_encode(row))
+        if encoded > size:
+            return count, size
+        size -= encoded
+    return len(rows), size

@@ -1,0 +1,426 @@
+"""What a SQLite file holds: row counts, broken keys, undecodable text; files made elsewhere."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from envbuild.errors import CorpusError, SchemaError
+from envbuild.sql.connect import Connection, iter_rows, open_read_only, quote_name
+from envbuild.sql.files.create import row_id_name
+from envbuild.sql.names import fold_name
+
+# SQLite files made elsewhere: opened to be looked at, and brought out of WAL mode.
+
+
+_MODE_BYTES = 18
+"""Offset of the header's write and read versions: 1 rollback journal, 2 WAL."""
+_HEADER = b"SQLite format 3\0"
+
+
+@contextmanager
+def open_ready(path: Path) -> Iterator[Connection]:
+    """A read-only connection; CorpusError `not_a_database` for what SQLite cannot read."""
+    try:
+        connection = open_read_only(path)
+    except apsw.Error as e:
+        raise CorpusError("not_a_database", str(e)) from None
+    try:
+        yield connection
+    except apsw.Error as e:
+        raise CorpusError("not_a_database", str(e)) from None
+    finally:
+        connection.close()
+
+
+def fold_in_log(path: Path) -> None:
+    """Brings what lies in the log beside a copy into the copy itself."""
+    try:
+        connection = apsw.Connection(str(path))
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise CorpusError("not_a_database", str(e)) from None
+
+
+def put_out_of_wal_mode(path: Path) -> None:
+    """Marks a copy without a log as a rollback-journal database: reading it writes nothing."""
+    with path.open("r+b") as stream:
+        header = stream.read(_MODE_BYTES + 2)
+        if header.startswith(_HEADER) and header[_MODE_BYTES:] == b"\x02\x02":
+            stream.seek(_MODE_BYTES)
+            stream.write(b"\x01\x01")
+
+
+# How many rows each table of a SQLite file holds, read as cheaply as SQLite allows.
+#
+# One row of scalar `COUNT(*)` subqueries per 100 tables on an immutable connection: SQLite counts
+# a table's leaf pages without looking at its rows, and takes no locks.
+
+
+TABLES_A_STATEMENT = 100
+_TABLES = r"""SELECT name, rootpage FROM sqlite_schema
+WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"""
+# Virtual tables have no root page; only where there is one can shadow tables exist.
+_ORDINARY_TABLES = r"""SELECT name FROM pragma_table_list
+WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"""
+
+
+def count_rows(path: Path) -> dict[str, int]:
+    """Rows of every ordinary table, in declared order; views, virtual and shadow tables left out.
+
+    Raises SchemaError (`unreadable_database`) where the file is no readable database.
+    """
+    try:
+        connection = open_read_only(path)
+        try:
+            return count_table_rows(connection)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise SchemaError("unreadable_database", str(e)) from e
+
+
+def count_table_rows(connection: apsw.Connection) -> dict[str, int]:
+    """The same on an open connection; a table that SQLite cannot read here is left out."""
+    names = ordinary_tables(connection)
+    counts: dict[str, int] = {}
+    for start in range(0, len(names), TABLES_A_STATEMENT):
+        chunk = names[start : start + TABLES_A_STATEMENT]
+        columns = ",".join(f"(SELECT COUNT(*) FROM main.{quote_name(name)})" for name in chunk)
+        try:
+            for row in iter_rows(connection, "SELECT " + columns):
+                counts.update(zip(chunk, row, strict=True))
+        except apsw.SQLError:  # some index has a collation that is not here
+            counts.update(_counted_singly(connection, chunk))
+    return counts
+
+
+def unreadable_tables(connection: apsw.Connection) -> dict[str, str]:
+    """Table -> what SQLite says it lacks to read it: a module, a collation, a function."""
+    names = [name for name, _ in iter_rows(connection, _TABLES)]
+    said = {}
+    for name in names:
+        try:
+            list(
+                iter_rows(connection, f"SELECT * FROM main.{quote_name(name)} NOT INDEXED LIMIT 0")
+            )
+        except apsw.SQLError as e:
+            said[name] = str(e)
+    return said
+
+
+def _counted_singly(connection: apsw.Connection, names: list[str]) -> Iterator[tuple[str, int]]:
+    """Each table without its indexes, which need their collations even to be counted by."""
+    for name in names:
+        try:
+            statement = f"SELECT COUNT(*) FROM main.{quote_name(name)} NOT INDEXED"
+            ((rows,),) = iter_rows(connection, statement)
+        except apsw.SQLError:
+            continue
+        yield name, rows
+
+
+def ordinary_tables(connection: apsw.Connection) -> list[str]:
+    """Names of the tables that hold rows of their own, in declared order."""
+    found = list(iter_rows(connection, _TABLES))
+    if all(root_page for _, root_page in found):
+        return [name for name, _ in found]
+    ordinary = {name for (name,) in iter_rows(connection, _ORDINARY_TABLES)}
+    return [name for name, _ in found if name in ordinary]
+
+
+# Text cells that are not UTF-8, counted by column.
+#
+# SQLite stores whatever bytes it is given as text; Python, and every trainer, refuses such cells.
+# A block of rows is concatenated by SQLite and decoded at once; only a column that fails is
+# looked at cell by cell.
+
+
+ROWS_A_BLOCK = 5_000
+
+
+class UndecodableColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """One column with text that does not decode."""
+
+    table: str
+    column: str
+    cells: int
+    example: str
+    """The first such cell's bytes, hexadecimal, at most 32 of them."""
+
+
+def find_undecodable(
+    connection: apsw.Connection, tables: Iterable[str] | None = None
+) -> list[UndecodableColumn]:
+    """The columns with undecodable text, in declared order; none in a UTF-16 database.
+
+    `tables` are the ones to look at (those that hold rows); every ordinary table where it is None.
+    SQLite itself converts UTF-16, so what arrives always decodes.
+    """
+    ((encoding,),) = iter_rows(connection, "PRAGMA encoding")
+    if encoding != "UTF-8":
+        return []
+    found = []
+    for table in ordinary_tables(connection) if tables is None else tables:
+        columns = _columns(connection, table)
+        if not _decodes(connection, table, columns):
+            for column in columns:
+                with suppress(apsw.SQLError):  # it is computed by a function that is not here
+                    bad = _bad_cells(connection, table, column)
+                    found += [bad] if bad.cells else []
+    return found
+
+
+def _columns(connection: apsw.Connection, table: str) -> list[str]:
+    rows = iter_rows(connection, "SELECT name FROM pragma_table_xinfo(?, 'main')", (table,))
+    return [name for (name,) in rows]
+
+
+def _decodes(connection: apsw.Connection, table: str, columns: list[str]) -> bool:
+    try:
+        for _ in _blocks(connection, table, columns):
+            pass
+    except UnicodeDecodeError:
+        return False
+    except (apsw.TooBigError, apsw.SQLError):
+        # a block past SQLite's own length limit, a collation that is not here: look at the cells
+        return False
+    return True
+
+
+def _blocks(
+    connection: apsw.Connection, table: str, columns: list[str]
+) -> Iterator[tuple[object, ...]]:
+    """Each block's text, one string a column; reading it is what tries to decode it."""
+    texts = ", ".join(
+        f"group_concat(CASE typeof({name}) WHEN 'text' THEN {name} END)"
+        for name in map(quote_name, columns)
+    )
+    source = f"main.{quote_name(table)}"
+    row_id = row_id_name(columns)
+    if row_id is None or _without_row_id(connection, table):
+        yield from iter_rows(connection, f"SELECT {texts} FROM {source}")
+        return
+    block = (
+        f"SELECT max({row_id}), {texts} FROM (SELECT {row_id}, * FROM {source} "
+        f"WHERE {row_id} > ? ORDER BY {row_id} LIMIT {ROWS_A_BLOCK})"
+    )
+    last: int | None = -(2**63)
+    while last is not None:
+        for row in iter_rows(connection, block, (last,)):
+            last = row[0]
+            yield row
+
+
+def _without_row_id(connection: apsw.Connection, table: str) -> bool:
+    kinds = iter_rows(
+        connection, "SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
+    )
+    return any(without for (without,) in kinds)
+
+
+def _bad_cells(connection: apsw.Connection, table: str, column: str) -> UndecodableColumn:
+    name = quote_name(column)
+    cells, example = 0, ""
+    # an index may have a collation that is not here
+    texts = f"FROM main.{quote_name(table)} NOT INDEXED WHERE typeof({name}) = 'text'"
+    for (raw,) in iter_rows(connection, f"SELECT CAST({name} AS BLOB) {texts}"):
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            cells += 1
+            example = example or raw[:32].hex()
+    return UndecodableColumn(table=table, column=column, cells=cells, example=example)
+
+
+# Which rows break declared foreign keys, by key; keys SQLite cannot check are named, not skipped.
+#
+# `PRAGMA foreign_key_check` stops at a key whose parent columns are not unique ("foreign key
+# mismatch"), and then says nothing about the table's other keys. Here each key is checked by
+# itself.
+
+
+class KeyState(StrEnum):
+    """What became of checking one key."""
+
+    CHECKED = "checked"
+    MISSING_PARENT = "missing_parent"
+    """The parent table does not exist, so every key value dangles."""
+    MISMATCH = "mismatch"
+    """The parent columns do not exist, are not unique, or cannot be compared here (a collation is
+    missing); SQLite cannot check such a key."""
+
+
+class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One declared foreign key and the rows that break it."""
+
+    child: str
+    child_columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+    """As declared; empty where the key means the parent's primary key."""
+    state: KeyState
+    orphans: int = 0
+    """Rows with a complete key value that no parent row has; 0 for a mismatch."""
+    example: str = ""
+    """One such key value."""
+
+    def render(self) -> str:
+        """`child.col -> parent.col`."""
+        return f"{_side(self.child, self.child_columns)} -> " + (
+            _side(self.parent, self.parent_columns) if self.parent_columns else self.parent
+        )
+
+
+def check_foreign_keys(connection: apsw.Connection) -> list[KeyCheck]:
+    """Every declared key of the database, in (child, key) order. Reads rows, writes nothing."""
+    tables = {
+        fold_name(name): kind
+        for name, kind in iter_rows(
+            connection, "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view')"
+        )
+    }
+    return [
+        _check(connection, child, parent, pairs, tables)
+        for child, parent, pairs in _declared_keys(connection)
+    ]
+
+
+def orphans_by_table(connection: apsw.Connection) -> dict[str, int]:
+    """Child table -> its rows that break a key, counted once a key; tables without any left out.
+
+    One pragma where SQLite can check every key, else key by key. Reads rows, writes nothing.
+    """
+    orphans: dict[str, int] = defaultdict(int)
+    try:
+        for child, *_ in iter_rows(connection, "PRAGMA main.foreign_key_check"):
+            orphans[child] += 1
+    except apsw.SQLError:  # a key that does not match its parent stops the pragma
+        orphans.clear()
+        for check in check_foreign_keys(connection):
+            if check.orphans:
+                orphans[check.child] += check.orphans
+    return dict(orphans)
+
+
+_Pairs = list[tuple[str, str | None]]
+
+
+def _declared_keys(connection: apsw.Connection) -> list[tuple[str, str, _Pairs]]:
+    rows = iter_rows(
+        connection,
+        r"""SELECT m.name, k.id, k."table", k."from", k."to"
+        FROM sqlite_schema AS m, pragma_foreign_key_list(m.name, 'main') AS k
+        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+        ORDER BY m.name, k.id DESC, k.seq""",
+    )
+    keys: dict[tuple[str, int, str], _Pairs] = defaultdict(list)
+    for child, key, parent, source, target in rows:
+        keys[child, key, parent].append((source, target))
+    return [(child, parent, pairs) for (child, _, parent), pairs in keys.items()]
+
+
+def _check(
+    connection: apsw.Connection, child: str, parent: str, pairs: _Pairs, tables: dict[str, str]
+) -> KeyCheck:
+    sources = tuple(source for source, _ in pairs)
+    targets = tuple(target for _, target in pairs if target is not None)
+    check = KeyCheck(
+        child=child,
+        child_columns=sources,
+        parent=parent,
+        parent_columns=targets,
+        state=KeyState.CHECKED,
+    )
+    try:
+        return _look(connection, check, tables)
+    except apsw.SQLError:  # a module, a collation or a function that is not here
+        return msgspec.structs.replace(check, state=KeyState.MISMATCH)
+
+
+def _look(connection: apsw.Connection, check: KeyCheck, tables: dict[str, str]) -> KeyCheck:
+    parent, sources = check.parent, check.child_columns
+    present = " AND ".join(f"c.{quote_name(name)} IS NOT NULL" for name in sources)
+    if fold_name(parent) not in tables:
+        return _counted(connection, check, KeyState.MISSING_PARENT, present)
+    resolved = _unique_target(connection, parent, check.parent_columns, len(sources))
+    if tables[fold_name(parent)] == "view" or not resolved:
+        return msgspec.structs.replace(check, state=KeyState.MISMATCH)
+    # The `+` takes the child's own affinity away: the parent's decides, as it does for a key, and
+    # the parent's index can be used.
+    equal = " AND ".join(
+        f"p.{quote_name(target)} = +c.{quote_name(source)}"
+        for source, target in zip(sources, resolved, strict=True)
+    )
+    orphan = f"{present} AND NOT EXISTS (SELECT 1 FROM main.{quote_name(parent)} p WHERE {equal})"
+    return _counted(connection, check, KeyState.CHECKED, orphan)
+
+
+def _counted(
+    connection: apsw.Connection, check: KeyCheck, state: KeyState, condition: str
+) -> KeyCheck:
+    shown = " || ', ' || ".join(f"quote(c.{quote_name(name)})" for name in check.child_columns)
+    # The first in storage order; a bare column under min() would be dearer and no better.
+    source = f"FROM main.{quote_name(check.child)} c WHERE {condition}"
+    ((orphans,),) = iter_rows(connection, f"SELECT count(*) {source}")
+    example = ""
+    if orphans:
+        ((found,),) = iter_rows(connection, f"SELECT CAST({shown} AS BLOB) {source} LIMIT 1")
+        example = found.decode("utf-8", "replace")[:200]
+    return msgspec.structs.replace(check, state=state, orphans=orphans, example=example)
+
+
+def _unique_target(
+    connection: apsw.Connection, parent: str, targets: tuple[str, ...], width: int
+) -> tuple[str, ...]:
+    """The parent columns a key resolves to, in key order; empty where SQLite calls a mismatch."""
+    columns = list(
+        iter_rows(connection, "SELECT name, pk FROM pragma_table_xinfo(?, 'main')", (parent,))
+    )
+    primary = [name for pk, name in sorted((pk, name) for name, pk in columns if pk)]
+    if not targets:
+        return tuple(primary) if len(primary) == width else ()
+    spelled = {fold_name(name): name for name, _ in columns}
+    wanted = [spelled.get(fold_name(target)) for target in targets]
+    found = tuple(name for name in wanted if name is not None)
+    if len(found) != width:
+        return ()
+    unique, keyed = _unique_indexes(connection, parent)
+    row_id = len(primary) == 1 and not keyed  # an INTEGER PRIMARY KEY, which has no index
+    return found if sorted(found) in unique or (row_id and list(found) == primary) else ()
+
+
+def _unique_indexes(connection: apsw.Connection, table: str) -> tuple[list[list[str]], bool]:
+    """The sorted columns of every index that a key may refer to, and whether one is the primary's.
+
+    One whose column has another collation than the table declares is of no use to a key.
+    """
+    rows = iter_rows(
+        connection,
+        """SELECT l.name, l.origin, x.name, x.coll FROM pragma_index_list(?, 'main') AS l,
+        pragma_index_xinfo(l.name) AS x WHERE l."unique" AND NOT l.partial AND x.key""",
+        (table,),
+    )
+    indexes: dict[str, list[str]] = defaultdict(list)
+    keyed, useless = False, set()
+    for index, origin, column, collation in rows:
+        keyed = keyed or origin == "pk"
+        indexes[index].append(column or "")
+        declared = connection.column_metadata("main", table, column)[1] if column else ""
+        if collation.lower() != declared.lower():
+            useless.add(index)
+    return [sorted(columns) for name, columns in indexes.items() if name not in useless], keyed
+
+
+def _side(table: str, columns: tuple[str, ...]) -> str:
+    if len(columns) == 1:
+        return f"{table}.{columns[0]}"
+    return f"{table}.({', '.join(columns)})"

@@ -1,0 +1,225 @@
+"""Names behind FROM as a lexer reads them, quoted words that are names, whether order matters."""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+
+from envbuild.sql.names import ALWAYS, fold_name, is_keyword_here
+from envbuild.sql.tokens import Kind, Lexeme, iter_code, lexemes, type_places, unquote
+
+# Double-quoted tokens: names where they resolve to one, else strings, as SQLite takes them.
+
+
+ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
+_NAME_FOLLOWS = frozenset(("as", "from", "join", "collate", "with", "recursive", "window", "over"))
+"""Keywords behind which a quoted token is a name, whatever it resolves to."""
+_VALUES = frozenset(("end", "null", "true", "false"))
+"""Keywords that end an operand, so that a name behind them is an alias."""
+
+
+def literal_places(code: list[Lexeme], identifiers: frozenset[str]) -> frozenset[int]:
+    """Positions of the double-quoted tokens that are strings in a database of these names."""
+    quoted = [
+        place
+        for place, lexeme in enumerate(code)
+        if lexeme.kind is Kind.QUOTED and lexeme.text[0] == '"'
+    ]
+    if not quoted:
+        return frozenset()
+    known = _folded(identifiers)
+    defined = set(_defined_names(code))
+    return frozenset(
+        place
+        for place in quoted
+        if not _must_be_a_name(code, place)
+        and (name := fold_name(unquote(code[place].text))) not in known
+        and name not in defined
+    )
+
+
+def is_cte_with_columns(code: list[Lexeme], place: int) -> bool:
+    """True for the name in `WITH c(a, b) AS (…`: it stands before a bracket and is no function."""
+    if not place or code[place - 1].text.lower() not in ("with", "recursive", ","):
+        return False
+    depth = 0
+    for here in range(place + 1, len(code)):
+        text = code[here].text
+        depth += (text == "(") - (text == ")")
+        if depth == 0:
+            return opens_body(code, here + 1)
+    return False
+
+
+def _must_be_a_name(code: list[Lexeme], place: int) -> bool:
+    """Beside a dot, before a bracket, behind AS or FROM, or where only an alias can stand."""
+    before = code[place - 1].text.lower() if place else ""
+    after = code[place + 1].text if place + 1 < len(code) else ""
+    return after in (".", "(") or before == "." or before in _NAME_FOLLOWS or _is_alias(code, place)
+
+
+def _is_alias(code: list[Lexeme], place: int) -> bool:
+    """A name right behind AS or behind a finished operand: nothing else can stand there."""
+    if not place:
+        return False
+    lexeme = code[place - 1]
+    word = lexeme.text.lower()
+    if lexeme.kind is Kind.WORD:
+        return word == "as" or word in _VALUES or word not in ALWAYS
+    return word == ")" or lexeme.kind not in (Kind.OPERATOR, Kind.ILLEGAL)
+
+
+def _defined_names(code: list[Lexeme]) -> Iterator[str]:
+    """Names the query itself defines: aliases, CTEs, their columns, windows; folded."""
+    types = type_places(code)
+    for place, lexeme in enumerate(code):
+        if lexeme.text == ")" and code[place + 1 : place + 2] and opens_body(code, place + 1):
+            yield from _bracketed_names(code, place)
+        elif (
+            _can_name(code, place)
+            and place not in types
+            and (_is_alias(code, place) or opens_body(code, place + 1))
+        ):
+            yield fold_name(unquote(lexeme.text))
+
+
+def _can_name(code: list[Lexeme], place: int) -> bool:
+    kind = code[place].kind
+    if kind is Kind.WORD:
+        return not is_keyword_here(code, place)
+    return kind is Kind.QUOTED or kind is Kind.STRING
+
+
+def opens_body(code: list[Lexeme], place: int) -> bool:
+    """`AS (`, `AS MATERIALIZED (` or `AS NOT MATERIALIZED (` starts at `place`: a CTE or window."""
+    words = [lexeme.text.lower() for lexeme in code[place : place + 3]]
+    return words[:2] == ["as", "("] or (words[:1] == ["as"] and "materialized" in words[1:])
+
+
+def _bracketed_names(code: list[Lexeme], close: int) -> Iterator[str]:
+    """The names between a bracket that closes at `close` and its opening: a CTE's columns."""
+    depth = 0
+    for place in range(close, -1, -1):
+        text = code[place].text
+        depth += (text == ")") - (text == "(")
+        if depth == 0:
+            return
+        if depth > 1 or code[place].kind not in (Kind.QUOTED, Kind.WORD, Kind.OPERATOR):
+            return
+        if code[place].kind is not Kind.OPERATOR:
+            yield fold_name(unquote(code[place].text))
+
+
+@lru_cache(maxsize=64)
+def _folded(identifiers: frozenset[str]) -> frozenset[str]:
+    return ROWID_NAMES.union(fold_name(name) for name in identifiers)
+
+
+# Names that stand where a FROM clause wants a table: a lexer's reading, for what SQLite hides.
+#
+# SQLite tells nobody of the columns that USING and NATURAL match, so a table read only through
+# them goes unmentioned; these names fill that gap. Not a parser: whether a name is a table, a
+# view or a CTE is for the caller to find out.
+
+
+_ENDS_FROM = frozenset(
+    ("where", "group", "having", "order", "limit", "window", "union", "except", "intersect")
+)
+
+MAX_VIEW_READS = 1000
+"""Reads of tables that one view may stand for, counted through the views it reads."""
+
+
+def oversized_views(views: Mapping[str, str]) -> frozenset[str]:
+    """Of views (name -> CREATE VIEW), the folded names of those past MAX_VIEW_READS.
+
+    SQLite copies a view into each place that reads it: fourteen views that each read the one
+    before twice are 8,192 reads, and no limit of SQLite's ends their compilation early.
+    """
+    known = {fold_name(name) for name in views}
+    reads = {fold_name(name): list(iter_from_names(sql)) for name, sql in views.items()}
+    inside = {name: known.intersection(found) for name, found in reads.items()}
+    while True:
+        try:
+            order = list(TopologicalSorter(inside).static_order())
+        except CycleError as e:  # SQLite refuses such views where they are read
+            inside.update((name, set()) for name in e.args[1])
+        else:
+            break
+    counts: dict[str, int] = {}
+    for name in order:
+        counts[name] = max(1, sum(counts.get(read, 1) for read in reads[name]))
+    return frozenset(name for name, count in counts.items() if count > MAX_VIEW_READS)
+
+
+def iter_from_names(sql: str) -> Iterator[str]:
+    """The folded names behind FROM, JOIN and a FROM clause's commas; a schema's name is dropped."""
+    code = lexemes(sql)
+    in_from = [False]  # for each open bracket: is this a FROM clause?
+    expected = False  # a table may stand here
+    for place, lexeme in enumerate(code):
+        word = lexeme.text.lower()
+        if word == "(":
+            in_from.append(expected)
+        elif word == ")":
+            in_from[-2:] = in_from[-2:-1] or [False]
+            expected = False
+        elif word in ("from", "join"):
+            in_from[-1], expected = True, True
+        elif word == ",":
+            expected = in_from[-1]
+        elif word in _ENDS_FROM or word == "select":
+            in_from[-1], expected = False, False
+        elif expected and lexeme.kind in (Kind.WORD, Kind.QUOTED, Kind.STRING):
+            following = code[place + 1].text if place + 1 < len(code) else ""
+            if following != ".":
+                expected = False
+                if following != "(":
+                    yield fold_name(unquote(lexeme.text))
+        elif word != ".":
+            expected = False
+
+
+def cte_names(code: list[Lexeme]) -> frozenset[str]:
+    """Folded names of the query's CTEs (and windows), wherever they are defined."""
+    names = set()
+    for place, lexeme in enumerate(code):
+        if lexeme.kind not in (Kind.WORD, Kind.QUOTED, Kind.STRING):
+            continue
+        after = place + 1
+        if after < len(code) and code[after].text == "(":
+            after = _behind_bracket(code, after)
+        if opens_body(code, after):
+            names.add(fold_name(unquote(lexeme.text)))
+    return frozenset(names)
+
+
+def _behind_bracket(code: list[Lexeme], opening: int) -> int:
+    depth = 0
+    for place in range(opening, len(code)):
+        depth += (code[place].text == "(") - (code[place].text == ")")
+        if depth == 0:
+            return place + 1
+    return len(code)
+
+
+# Whether the order of a result's rows means anything.
+
+
+def order_matters(sql: str) -> bool:
+    """True where the outermost query has ORDER BY (CONTRACT 4).
+
+    Inner ones (subqueries, CTEs, windows, aggregates) always stand in parentheses.
+    """
+    depth, after_order = 0, False
+    for kind, start, end in iter_code(sql):
+        text = sql[start:end]
+        if kind is Kind.OPERATOR:
+            depth += (text == "(") - (text == ")")
+        if kind is Kind.WORD and depth == 0:
+            word = text.lower()
+            if after_order and word == "by":
+                return True
+            after_order = word == "order"
+        else:
+            after_order = False
+    return False

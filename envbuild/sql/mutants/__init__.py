@@ -1,1 +1,0 @@
-"""Wrong queries near a gold one: operators over its tree (SIGNAL 1). Which are drawn: `signal/`."""

@@ -1,1 +1,0 @@
-"""One statement within limits: what the executor is made of."""

@@ -1,1 +1,0 @@
-"""SQL as text: tokens, statements, masks. A lexer's world, no parser."""

@@ -1,0 +1,286 @@
+"""SQL text as SQLite's own tokenizer cuts it: tokens, statements, differences; no parser."""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+
+# SQL text as SQLite's own tokenizer cuts it: a lexer, not a parser.
+#
+# The rules are those of SQLite's tokenizer: an unterminated string or bracket runs to the end as
+# one illegal token, an unterminated `/*` comment to the end as a comment, and nothing is ever
+# lost: the tokens' texts joined are the text.
+
+
+class Kind(StrEnum):
+    """What a token is."""
+
+    SPACE = "space"
+    """Blanks, or a byte-order mark where a token starts."""
+    COMMENT = "comment"
+    STRING = "string"
+    """`'…'`; `''` inside is one quote."""
+    BLOB = "blob"
+    """`x'…'`."""
+    NUMBER = "number"
+    """Decimal, hex or with an exponent; `_` may separate digits. Never signed."""
+    WORD = "word"
+    """A bare identifier or a keyword."""
+    QUOTED = "quoted"
+    """`"…"`, backticks or `[…]`: an identifier, or a string where `"…"` resolves to nothing."""
+    VARIABLE = "variable"
+    """`?`, `?1`, `:a`, `@a`, `$a`, `#a`, `$a::b(c)`."""
+    OPERATOR = "operator"
+    ILLEGAL = "illegal"
+    """What no rule takes: the statement cannot compile."""
+
+
+class Token(NamedTuple):
+    """One token: `text[start:end]`."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+ID_CHARACTER = r"[0-9A-Za-z_$\x80-\U0010ffff]"
+"""What may follow in a bare identifier."""
+# Python 3.11.0 to 3.11.2 misread possessive quantifiers and atomic groups: a lookahead says where
+# a token ends, wherever a shorter match would be another token.
+SPACE = r"[ \t\n\f\r][ \t\n\v\f\r]*|\ufeff"
+COMMENT = r"--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)"
+STRING = r"'[^']*(?:''[^']*)*'(?!')"
+BLOB = r"[xX]'(?:[0-9a-fA-F]{2})*'"
+_DIGITS = (
+    r"(?:0[xX][0-9a-fA-F][0-9a-fA-F_]*"
+    r"|(?:[0-9][0-9_]*(?:\.[0-9_]*|(?!\.))|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?)"
+)
+NUMBER = rf"{_DIGITS}(?!{ID_CHARACTER})"
+WORD = rf"[A-Za-z_\x80-\U0010ffff]{ID_CHARACTER}*"
+QUOTED = r'"[^"]*(?:""[^"]*)*"(?!")|`[^`]*(?:``[^`]*)*`(?!`)|\[[^\]]*\]'
+VARIABLE = (
+    rf"\?[0-9]*|[@#:$](?:::)*{ID_CHARACTER}(?:{ID_CHARACTER}|::)*"
+    rf"(?:\([^) \t\n\v\f\r]*\)|(?!\(|::|{ID_CHARACTER}))"
+)
+OPERATOR = r"->>?|\|\||<[=>]|<<|>[=>]|==|!=|[-+*/%=<>|&~,;()]|\.(?![0-9])"
+# What remains, as far as SQLite takes it: a malformed blob to its quote, a number with letters
+# behind it, an unfinished quote to the end, a variable without a name, any other character.
+ILLEGAL = (
+    r"[xX]'[^']*'?"
+    rf"|{_DIGITS}{ID_CHARACTER}+"
+    r"|['\"`\[][\s\S]*"
+    rf"|[@#:$](?:::)*(?:{ID_CHARACTER}(?:{ID_CHARACTER}|::)*\([^) \t\n\v\f\r]*)?"
+    r"|[\s\S]"
+)
+PATTERNS = {
+    Kind.SPACE: SPACE,
+    Kind.COMMENT: COMMENT,
+    Kind.BLOB: BLOB,
+    Kind.STRING: STRING,
+    Kind.NUMBER: NUMBER,
+    Kind.QUOTED: QUOTED,
+    Kind.VARIABLE: VARIABLE,
+    Kind.OPERATOR: OPERATOR,
+}
+"""Every legal kind but WORD, which must come after BLOB and be kept from a malformed one."""
+_MALFORMED_BLOB = r"(?![xX]')"
+
+
+def iter_tokens(sql: str) -> Iterator[Token]:
+    """The tokens of `sql` in order, blanks and comments included."""
+    for match in _scanner().finditer(sql):
+        yield Token(_KINDS[match.lastindex or 0], match.start(), match.end())
+
+
+def iter_code(sql: str) -> Iterator[Token]:
+    """The tokens that mean something: no blanks, no comments."""
+    for token in iter_tokens(sql):
+        if token.kind is not Kind.SPACE and token.kind is not Kind.COMMENT:
+            yield token
+
+
+def unquote(text: str) -> str:
+    """The name or value inside a quoted token; a bare word is returned as it is."""
+    quote = text[:1]
+    if quote == "[":
+        return text[1:-1]
+    if quote in ('"', "`", "'") and quote:
+        return text[1:-1].replace(quote * 2, quote)
+    return text
+
+
+_ORDER = (Kind.WORD, *PATTERNS, Kind.ILLEGAL)
+_KINDS = (Kind.ILLEGAL, *_ORDER)
+
+
+@cache
+def _scanner() -> re.Pattern[str]:
+    patterns = {Kind.WORD: _MALFORMED_BLOB + r"(?!\ufeff)" + WORD, **PATTERNS}
+    patterns[Kind.ILLEGAL] = ILLEGAL
+    return re.compile("|".join(f"({patterns[kind]})" for kind in _ORDER))
+
+
+# A query's meaningful tokens as a list that looks forward and back.
+
+
+class Lexeme(NamedTuple):
+    """One token that is neither blank nor comment."""
+
+    kind: Kind
+    text: str
+    start: int
+    """Its place in the text."""
+
+
+def lexemes(sql: str) -> list[Lexeme]:
+    """The tokens of `sql` that mean something, in order."""
+    return [Lexeme(kind, sql[start:end], start) for kind, start, end in iter_code(sql)]
+
+
+def type_places(code: list[Lexeme]) -> frozenset[int]:
+    """Positions of the words, numbers and brackets of each type name in `CAST(… AS type)`."""
+    places: list[int] = []
+    casts: list[bool] = []  # for each open bracket: CAST's own?
+    in_type = 0  # brackets open when the type began; 0: not in one
+    for place, lexeme in enumerate(code):
+        text = lexeme.text
+        if text == "(" and lexeme.kind is Kind.OPERATOR:
+            casts.append(place > 0 and code[place - 1].text.lower() == "cast")
+        elif text == ")" and lexeme.kind is Kind.OPERATOR and casts:
+            if in_type == len(casts):
+                in_type = 0
+            casts.pop()
+        if in_type:
+            places.append(place)
+        elif lexeme.kind is Kind.WORD and casts and casts[-1] and text.lower() == "as":
+            in_type = len(casts)
+    return frozenset(places)
+
+
+# DDL cut into statements by SQLite's own completeness rule, never at just any `;`.
+#
+# A trigger's body holds semicolons: it ends at `; END ;`. The table below is the rule of
+# `sqlite3_complete`, over this package's own tokens.
+
+
+_START, _NORMAL, _EXPLAIN, _CREATE, _TRIGGER, _SEMICOLON, _END = range(7)
+_CLASSES = {"explain": 1, "create": 2, "temp": 3, "temporary": 3, "trigger": 4, "end": 5}
+_OTHER, _STOP = 0, 6
+# state -> next state for OTHER, EXPLAIN, CREATE, TEMP, TRIGGER, END and `;`
+_NEXT = (
+    (_NORMAL, _EXPLAIN, _CREATE, _NORMAL, _NORMAL, _NORMAL, _START),
+    (_NORMAL, _NORMAL, _NORMAL, _NORMAL, _NORMAL, _NORMAL, _START),
+    (_EXPLAIN, _NORMAL, _CREATE, _NORMAL, _NORMAL, _NORMAL, _START),
+    (_NORMAL, _NORMAL, _NORMAL, _CREATE, _TRIGGER, _NORMAL, _START),
+    (_TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _SEMICOLON),
+    (_TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _END, _SEMICOLON),
+    (_TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _TRIGGER, _START),
+)
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of `text` in order, without their closing `;`, comments kept.
+
+    Comments stand with the statement they precede; pieces of nothing but comments are left out.
+    A "trigger" that never ends (another dialect's) is cut at its first `;`, so that what follows
+    it is not lost.
+    """
+    return list(_iter_statements(text) if _SUBTLE.search(text) else _iter_plainly(text))
+
+
+# Without triggers a statement ends at the first `;` that stands in no string, name or comment.
+_SUBTLE = re.compile(r"trigger|[@#:$][^\s;]*\(", re.IGNORECASE)
+_MARKS = re.compile(
+    r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
+    r"""|--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)|;"""
+)
+_NO_CODE = re.compile(r"(?:[ \t\n\v\f\r\ufeff]+|--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z))*")
+
+
+def _iter_plainly(text: str) -> Iterator[str]:
+    """The same by one regular expression: twenty times cheaper."""
+    start = 0
+    ends = [mark.start() for mark in _MARKS.finditer(text) if mark[0] == ";"]
+    for end in (*ends, len(text)):
+        before_code = _NO_CODE.match(text, start, end)
+        if before_code is None or before_code.end() < end:
+            yield text[start:end].strip()
+        start = end + 1
+
+
+def _iter_statements(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        for piece_start, piece_end, whole in _pieces(text, start):
+            if not whole and (cut := _first_semicolon(text, piece_start)) is not None:
+                yield text[piece_start:cut].strip()
+                start = cut + 1
+                break
+            yield text[piece_start:piece_end].strip()
+        else:
+            return
+
+
+def _pieces(text: str, start: int) -> Iterator[tuple[int, int, bool]]:
+    """(start, end, whole) of each statement from `start` on; not whole: a trigger without end."""
+    state, began, code = _START, start, False
+    for kind, first, last in iter_code(text[start:] if start else text):
+        word = text[start + first : start + last]
+        if kind is Kind.OPERATOR and word == ";":
+            state = _NEXT[state][_STOP]
+            if state == _START:
+                if code:
+                    yield began, start + first, True
+                began, code = start + last, False
+        else:
+            kind_class = _CLASSES.get(word.lower(), _OTHER) if kind is Kind.WORD else _OTHER
+            state, code = _NEXT[state][kind_class], True
+    if code:
+        yield began, len(text), state not in (_TRIGGER, _SEMICOLON)
+
+
+def _first_semicolon(text: str, start: int) -> int | None:
+    rest = text[start:]
+    for kind, first, last in iter_code(rest):
+        if kind is Kind.OPERATOR and rest[first:last] == ";":
+            return start + first
+    return None
+
+
+# Where two queries differ: the stretch of the second one that is not the first one's.
+
+
+_OPTIONAL = frozenset(("as", "inner", "outer"))
+"""Words whose presence changes nothing."""
+_SAME = {"!=": "<>", "==": "="}
+
+
+def changed_stretch(before: str, after: str) -> tuple[int, int]:
+    """(start, end) in `after` of what differs from `before`, token by token.
+
+    Case, spacing, comments, quotes around names and optional words do not count. An empty
+    stretch stands where something was only left out.
+    """
+    old, new = _tokens(before), _tokens(after)
+    same = 0
+    while same < min(len(old), len(new)) and old[same][0] == new[same][0]:
+        same += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - same and old[-1 - tail][0] == new[-1 - tail][0]:
+        tail += 1
+    changed = new[same : len(new) - tail]
+    if changed:
+        return changed[0][1], changed[-1][2]
+    place = new[same][1] if same < len(new) else len(after)
+    return place, place
+
+
+def _tokens(sql: str) -> list[tuple[str, int, int]]:
+    folded = (
+        (unquote(sql[start:end]).casefold(), start, end)
+        for _, start, end in iter_code(sql.rstrip().rstrip(";"))
+    )
+    return [
+        (_SAME.get(word, word), start, end) for word, start, end in folded if word not in _OPTIONAL
+    ]

@@ -1,1 +1,0 @@
-"""Queries as sqlglot's trees: what they join, compare and demand."""

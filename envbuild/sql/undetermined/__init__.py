@@ -1,1 +1,0 @@
-"""The same query under other conditions: ties, scan order, clock, chance, bare columns."""

@@ -1,0 +1,1 @@
+"""The question pool as trainers take it: schedule, export, one file a trainer."""

@@ -1,0 +1,124 @@
+"""SkyRL: one episode as a `skyrl_gym` text environment, in both of its multi-turn modes.
+
+    conversation  SkyRL puts observations into the model's chat template
+                  (`use_conversation_multi_turn=true`)
+    string        SkyRL appends what the environment says as it is, after dropping the
+                  end-of-message token that the policy sampled (`false`); the delimiters
+                  are then the environment's own
+
+An environment sees one episode, never its group: no consensus bonus is paid here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from envbuild.env.episode import TextEpisode
+from envbuild.errors import MissingDependencyError, StateError, UnknownNameError
+from envbuild.train.layouts import ENV_CLASS, Ticket
+from envbuild.train.trainer_env import Played, candidate_number, shared_rollouts
+
+try:
+    from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+    from skyrl_gym.envs.registration import register, registry
+except ModuleNotFoundError as e:
+    raise MissingDependencyError(
+        "the SkyRL adapter", str(e.name), "pip install '.[skyrl]' in a checkout"
+    ) from e
+
+MODES = ("conversation", "string")
+
+
+def register_environment(
+    *, mode: str = "conversation", manifest: str | None = None, rerun_golds: bool = False
+) -> None:
+    """Registers the environment; call it in the Ray task that starts the trainer.
+
+    SkyRL has no configuration for an environment it does not know, so what it needs is given here:
+    the `mode` that `use_conversation_multi_turn` asks for, the manifest ($ENVBUILD_MANIFEST), and
+    whether golds are run here instead of taken from it ($ENVBUILD_RERUN_GOLDS).
+    """
+    if mode not in MODES:
+        raise UnknownNameError("multi-turn mode", mode, MODES)
+    registry.pop(ENV_CLASS, None)
+    register(
+        id=ENV_CLASS,
+        entry_point="envbuild.train.skyrl:EpisodeEnv",
+        kwargs={"mode": mode, "manifest": manifest, "rerun_golds": rerun_golds},
+    )
+
+
+class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent where types are checked
+    """One episode of a manifest row: `init`, then `step` until `done`."""
+
+    def __init__(
+        self,
+        env_config: Any,
+        extras: Mapping[str, Any],
+        *,
+        mode: str = "conversation",
+        manifest: str | None = None,
+        rerun_golds: bool = False,
+    ) -> None:
+        """The keywords come from `register_environment`; `env_config` is not used."""
+        super().__init__()
+        self.mode = mode
+        self.rollouts = shared_rollouts(manifest, rerun_golds=rerun_golds)
+        self.ticket = msgspec.json.decode(extras["env_json"], type=Ticket)
+        self.candidate = candidate_number(extras.get("candidate"))
+        self.episode: TextEpisode | None = None
+        self.played: Played | None = None
+
+    def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
+        """The episode's own opening messages; those of the data set are the same ones."""
+        self.episode = self.rollouts.start_text(self.ticket, candidate=self.candidate)
+        self.played = None
+        return self.episode.messages, {"row_id": self.ticket.row_id}
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Takes a completion; the reward comes with the last one, 0.0 before."""
+        episode = self.episode
+        if episode is None:
+            raise StateError("init comes before step")
+        before = len(episode.context)
+        observation = episode.feed(action)
+        if episode.over:
+            (self.played,) = self.rollouts.finish_alone([episode])
+            breakdown = self.played.breakdown
+            return BaseTextEnvStepOutput(
+                observations=[],
+                # SkyRL knows no missing reward; metadata says that there is none
+                reward=breakdown.reward if breakdown.reward is not None else 0.0,
+                done=True,
+                metadata=msgspec.to_builtins(breakdown)
+                | {"ended_by": str(self.played.episode.ended_by), "group_seen": False},
+            )
+        if self.mode == "string":
+            added = episode.context[before:]
+            observation = added[added.index(episode.chat.message_end) :]
+        return BaseTextEnvStepOutput(
+            observations=[{"role": "user", "content": observation}],
+            reward=0.0,
+            done=False,
+            metadata={"kind": episode.machine.kind},
+        )
+
+    def close(self) -> None:
+        """Closes the database, also of an episode that was cut off."""
+        if self.episode is not None:
+            self.episode.close()
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Numbers of a finished episode; SkyRL averages them."""
+        if self.played is None:
+            return {}
+        breakdown, episode = self.played.breakdown, self.played.episode
+        return {
+            "equivalent": float(breakdown.tier == "equivalent"),
+            "scored": float(breakdown.reward is not None),
+            "f1": breakdown.f1,
+            "turns": float(len(episode.turns)),
+            "submitted": float(episode.ended_by == "submit_sql"),
+            "group_seen": 0.0,
+        }
