@@ -14,7 +14,7 @@ from envbuild.records.signal import AmplifySettings, Gold, SignalScore
 from envbuild.schema.read import read_schema
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.evidence import open_variants
-from envbuild.signal.score import FEWEST_VARIANTS, score_question
+from envbuild.signal.score import MIN_VARIANTS, score_question
 from envbuild.signal.tree import Compiler
 from envbuild.sql.connect import read_image
 from envbuild.sql.execution.session import Session
@@ -26,7 +26,7 @@ def grown_scores(db_id: str, golds: list[str]) -> dict[bool, list[SignalScore]]:
     """Every gold's score on the empty database grown for them, unguided and guided."""
     path = shared_data("synsql", "databases", db_id, f"{db_id}.sqlite")
     named = [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)]
-    variants = open_variants(path, golds, db_id=db_id, count=FEWEST_VARIANTS, seed=1_000)
+    variants = open_variants(path, golds, db_id=db_id, count=MIN_VARIANTS, seed=1_000)
     scores: dict[bool, list[SignalScore]] = {}
     for guided in (False, True):
         settings = AmplifySettings(guided=guided)

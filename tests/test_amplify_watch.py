@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from envbuild.generate.database import amplify_database
-from envbuild.generate.guided import Watch
+from envbuild.generate.guided import GoldMonitor
 from envbuild.generate.tables import Workspace, open_workspace
 from envbuild.records.execution import QueryResult
 from envbuild.records.signal import AmplifySettings, Gold
@@ -33,7 +33,7 @@ def workspace() -> Workspace:
     return open_workspace(connection, read_schema(connection))
 
 
-class Counting(Watch):
+class Counting(GoldMonitor):
     """Notes every query that is really run."""
 
     def run(self, sql: str) -> QueryResult:
@@ -53,7 +53,7 @@ def test_a_gold_is_run_again_only_where_its_tables_changed(workspace: Workspace)
 
 
 def test_a_rolled_back_row_is_forgotten_by_the_counts_too(workspace: Workspace) -> None:
-    watch = Watch(workspace, [ANN, VIEWED])
+    watch = GoldMonitor(workspace, [ANN, VIEWED])
     person = workspace.tables["person"]
     mark = workspace.mark("one")
     workspace.insert(person, [2, "Ann"])

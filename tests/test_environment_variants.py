@@ -14,7 +14,7 @@ from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
 from envbuild.signal.variants import make_variants
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.manifest.test_build import SHOP
 from tests.small_corpus import write_corpus
 
@@ -85,7 +85,7 @@ def test_evaluation_rows_are_judged_on_their_own_database_whoever_judges(
     settings = ManifestSettings(variants=1)
     corpora = open_corpora(tmp_path / "c")
     build_manifest(corpora, tmp_path / "m", settings=settings, workers=1, maker=make_variants)
-    rollouts = Rollouts(tmp_path / "m")
+    rollouts = TrainerEnv(tmp_path / "m")
     env = Environment.open(tmp_path / "m")
     for sql in (GOLD, "SELECT 2"):  # by luck the gold's result on the shop's own rows
         episode = env.new_episode("c/shop/q", step=0)

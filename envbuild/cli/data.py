@@ -250,8 +250,11 @@ def amplify(
         bool,
         Option("--guided", help="Go on with rows that tell a gold from one more wrong query."),
     ] = False,
-    wild: Annotated[
-        bool, Option("--wild", help="Keep declared rules only: new NULLs, repeated names and all.")
+    declared_only: Annotated[
+        bool,
+        Option(
+            "--declared-only", help="Keep declared rules alone: new NULLs, repeated names and all."
+        ),
     ] = False,
     seed: SeedOption = 0,
     limit: LimitOption = None,
@@ -272,7 +275,12 @@ def amplify(
 
     low, high = parse_rows(rows)
     settings = AmplifySettings(
-        rows_low=low, rows_high=high, group=group, observed=not wild, guided=guided, seed=seed
+        rows_low=low,
+        rows_high=high,
+        group=group,
+        observed=not declared_only,
+        guided=guided,
+        seed=seed,
     )
     grown = []
     for folder in open_corpora(corpus):

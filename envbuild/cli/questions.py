@@ -586,10 +586,10 @@ def export(
 
     from envbuild.env.prompts import load_prompts
     from envbuild.train.export import export_manifest
-    from envbuild.train.trainer_env import Rollouts
+    from envbuild.train.trainer_env import TrainerEnv
 
     # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
-    rollouts = Rollouts(manifest, prompts=load_prompts(prompts), rerun_golds=True)
+    rollouts = TrainerEnv(manifest, prompts=load_prompts(prompts), rerun_golds=True)
     written = export_manifest(
         out,
         to=to,

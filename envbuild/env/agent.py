@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from envbuild.env.chat import Tokenizer
-from envbuild.env.client import end_unanswered
+from envbuild.env.client import record_generation_failure
 from envbuild.env.episode import TextEpisode
 from envbuild.env.prompts import Prompts, load_preset, load_prompts
 from envbuild.env.views import open_database
@@ -105,7 +105,7 @@ class Agent:
                 answers = self._generate([request for _, request in open_now])
                 for (place, request), found in zip(open_now, answers, strict=True):
                     if isinstance(found, Exception):
-                        end_unanswered(episodes[place], found)
+                        record_generation_failure(episodes[place], found)
                         continue
                     observation = episodes[place].feed(
                         found.text,

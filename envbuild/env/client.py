@@ -350,7 +350,7 @@ def _retry_after(response: httpx.Response) -> float:
 # How an episode ends whose next completion cannot be had.
 
 
-def end_unanswered(episode: TextEpisode, error: Exception) -> None:
+def record_generation_failure(episode: TextEpisode, error: Exception) -> None:
     """Ends the episode; `error` goes into the record.
 
     A window that the turns filled is a spent token budget, and the last working query is the

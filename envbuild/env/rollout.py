@@ -14,7 +14,7 @@ from envbuild.engine.seeds import derive_seed, shuffled
 from envbuild.env.client import (
     CompletionError,
     ServerUnreachableError,
-    end_unanswered,
+    record_generation_failure,
     sampling_seed,
 )
 from envbuild.env.environment import Environment
@@ -230,7 +230,7 @@ async def _play(
         try:
             found = await completions.complete(request, seed=sampling_seed(env.seed, request))
         except CompletionError as e:
-            end_unanswered(episode, e)
+            record_generation_failure(episode, e)
             return
         observation = await asyncio.to_thread(
             episode.feed,

@@ -7,9 +7,9 @@ from random import Random
 
 from envbuild.engine.seeds import derived_random
 from envbuild.generate.guided import (
-    Guide,
-    Hunt,
-    Watch,
+    GoldMonitor,
+    MutantSearch,
+    Survivors,
     group_counts,
     open_hunts,
     rests_on_tie,
@@ -17,7 +17,7 @@ from envbuild.generate.guided import (
 )
 from envbuild.generate.plan import plan_workspace
 from envbuild.generate.rows import RowMaker
-from envbuild.generate.scenarios import Scene, Stage, open_scene
+from envbuild.generate.scenarios import BoundFrame, Stage, open_scene
 from envbuild.generate.tables import Workspace, open_workspace
 from envbuild.query.demand import read_demand
 from envbuild.records.signal import (
@@ -92,12 +92,12 @@ class _Run:
         }
         self.order = sorted(ranks, key=lambda name: ranks[name])
         self.stage = Stage(RowMaker(workspace, rng), rng)
-        self.watch = Watch(workspace, distinct)
+        self.watch = GoldMonitor(workspace, distinct)
         self.targets = {
             name: rng.randint(settings.rows_low, settings.rows_high) for name in self.order
         }
         self.rejected = 0
-        self.hunts: dict[str, Hunt] = {}
+        self.hunts: dict[str, Survivors] = {}
         if settings.guided:
             self.hunts = open_hunts(distinct, workspace.schema, self.watch)
 
@@ -159,7 +159,7 @@ class _Run:
             for scene in self.scenes[sql]:
                 self.play_all(scene)
 
-    def play_all(self, scene: Scene) -> None:
+    def play_all(self, scene: BoundFrame) -> None:
         frame = scene.frame
         for _ in range(max(1, min(frame.limit + 1, 4)) if frame.limit else 1):
             self.stage.group(scene, frame.siblings)
@@ -204,7 +204,7 @@ class _Run:
                 self._guarded(partial(self._scenarios, [sql]))
 
     def _guide(self, group: Sequence[str]) -> None:
-        guide = Guide(self.workspace, self.stage, self.watch, self._read_scenes, self.rng)
+        guide = MutantSearch(self.workspace, self.stage, self.watch, self._read_scenes, self.rng)
         for sql in group:
             if sql in self.hunts:
                 guide.hunt(self.hunts[sql])
@@ -235,7 +235,7 @@ class _Run:
                     untied = True
         return untied
 
-    def _opened(self, demand: Demand) -> list[Scene]:
+    def _opened(self, demand: Demand) -> list[BoundFrame]:
         opened = [open_scene(frame, self.workspace, self.ranks) for frame in demand.frames]
         return [scene for scene in opened if scene is not None]
 
@@ -257,7 +257,7 @@ class _Run:
             or self.watch.counts_through_ties(gold.sql),
         )
 
-    def _read_scenes(self, sql: str) -> list[Scene]:
+    def _read_scenes(self, sql: str) -> list[BoundFrame]:
         return self._opened(read_demand(sql, self.workspace.schema))
 
     def growth(self) -> Growth:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from envbuild.errors import GoldError
-from envbuild.generate.scenarios import Scene, Stage, Values
+from envbuild.generate.scenarios import BoundFrame, Stage, Values
 from envbuild.generate.tables import TableRows, Workspace
 from envbuild.query.nondeterminism import (
     ReorderedSession,
@@ -43,7 +43,7 @@ def rests_on_tie(sql: str, run: Callable[[str], QueryResult]) -> bool:
     return up.ok and down.ok and not equal_bag(up.rows, down.rows)
 
 
-def tied_groups(scene: Scene, connection: Connection) -> list[Values]:
+def tied_groups(scene: BoundFrame, connection: Connection) -> list[Values]:
     """The groups that share the extreme count under a scene's `ORDER BY count(*) LIMIT`.
 
     All but the one that should win for `asc`, the winner alone for `desc`; empty without a tie.
@@ -55,7 +55,7 @@ def tied_groups(scene: Scene, connection: Connection) -> list[Values]:
     return tied[:1] if scene.frame.counted == "desc" else tied[1:]
 
 
-def group_counts(scene: Scene, connection: Connection) -> list[tuple[int, Values]]:
+def group_counts(scene: BoundFrame, connection: Connection) -> list[tuple[int, Values]]:
     """Rows and key values of the groups a scene counts, in its order; the first few."""
     frame, over = scene.frame, scene.frame.counted_over
     keys = [site for site in frame.group if site[0] in over]
@@ -88,7 +88,7 @@ def group_counts(scene: Scene, connection: Connection) -> list[tuple[int, Values
     ]
 
 
-def _named(scene: Scene, site: Site) -> str:
+def _named(scene: BoundFrame, site: Site) -> str:
     table = scene.tables[site[0]]
     return f"t{site[0]}.{quote_name(site[1])}" if site[1].lower() in table.at else "NULL"
 
@@ -98,7 +98,7 @@ MAX_ROWS_KEPT = 1000
 """Rows of a gold's result that is kept until its tables change."""
 
 
-class Watch:
+class GoldMonitor:
     """The golds of one database, run by the one executor on the growing database.
 
     A gold is run again only where a table that it reads has other rows than the last time.
@@ -200,7 +200,7 @@ BATCH_ROWS = 8
 
 
 @dataclass(slots=True)
-class Hunt:
+class Survivors:
     """One gold's mutants on the growing database."""
 
     sql: str
@@ -208,7 +208,7 @@ class Hunt:
     alive: tuple[int, ...] = ()
     killed_before: int = 0
     """Killed on the database as it came."""
-    scenes: dict[int, list[Scene]] = field(default_factory=dict)
+    scenes: dict[int, list[BoundFrame]] = field(default_factory=dict)
     """What each surviving mutant asks of rows, read when first needed."""
 
     @property
@@ -217,15 +217,15 @@ class Hunt:
         return len(self.mutants) - len(self.alive)
 
 
-class Guide:
+class MutantSearch:
     """Plays batches against survivors."""
 
     def __init__(
         self,
         workspace: Workspace,
         stage: Stage,
-        watch: Watch,
-        read_scenes: Callable[[str], list[Scene]],
+        watch: GoldMonitor,
+        read_scenes: Callable[[str], list[BoundFrame]],
         rng: Random,
     ) -> None:
         self.workspace, self.stage, self.watch = workspace, stage, watch
@@ -233,7 +233,7 @@ class Guide:
         self.rng = rng
         self.rejected = 0
 
-    def hunt(self, hunt: Hunt) -> None:
+    def hunt(self, hunt: Survivors) -> None:
         """Adds batches for one gold until nothing survives or too many batches fail."""
         hunt.alive = self.watch.alive(hunt.sql, hunt.mutants, range(len(hunt.mutants)))
         failures = 0
@@ -252,7 +252,7 @@ class Guide:
                 self.rejected += 1
                 failures += 1
 
-    def _batch(self, hunt: Hunt, attempt: int) -> None:
+    def _batch(self, hunt: Survivors, attempt: int) -> None:
         """The moves in turn: what mutants ask, what golds ask, repeats, plain rows."""
         gold = self._scenes(hunt, -1)
         match attempt % 4:
@@ -269,7 +269,7 @@ class Guide:
             case _:
                 self._plain(gold)
 
-    def _play_mutants(self, hunt: Hunt) -> None:
+    def _play_mutants(self, hunt: Survivors) -> None:
         chosen = list(hunt.alive)
         self.rng.shuffle(chosen)
         for number in chosen[:MAX_MUTANTS]:
@@ -279,25 +279,25 @@ class Guide:
                 if scene.frame.optional:
                     self.stage.play(scene, bare=True, lead=True)
 
-    def _miss(self, scene: Scene) -> None:
+    def _miss(self, scene: BoundFrame) -> None:
         clauses = len(scene.frame.clauses)
         if clauses:
             self.stage.play(scene, miss=int(self.rng.random() * clauses), lead=True)
         self.stage.play(scene, lead=True)
 
-    def _plain(self, scenes: Sequence[Scene]) -> None:
+    def _plain(self, scenes: Sequence[BoundFrame]) -> None:
         tables = list({id(t): t for scene in scenes for t in scene.tables}.values())
         for _ in range(BATCH_ROWS if tables else 0):
             self.stage.maker.make(tables[int(self.rng.random() * len(tables))], {})
 
-    def _scenes(self, hunt: Hunt, number: int) -> list[Scene]:
+    def _scenes(self, hunt: Survivors, number: int) -> list[BoundFrame]:
         if number not in hunt.scenes:
             sql = hunt.mutants[number].sql if number >= 0 else hunt.sql
             hunt.scenes[number] = self.read_scenes(sql)
         return hunt.scenes[number]
 
 
-def open_hunts(sqls: Sequence[str], schema: Schema, watch: Watch) -> dict[str, Hunt]:
+def open_hunts(sqls: Sequence[str], schema: Schema, watch: GoldMonitor) -> dict[str, Survivors]:
     """The mutants of every gold that runs and can be mutated, tried on the database as it is."""
     compiles = Compiler.of_schema(schema).compiles
     hunts = {}
@@ -306,7 +306,7 @@ def open_hunts(sqls: Sequence[str], schema: Schema, watch: Watch) -> dict[str, H
             mutants = draw_mutants(sql, schema, compiles=compiles).mutants
         except GoldError:
             continue
-        hunt = Hunt(sql=sql, mutants=mutants)
+        hunt = Survivors(sql=sql, mutants=mutants)
         hunt.alive = watch.alive(sql, mutants, range(len(mutants)))
         hunt.killed_before = hunt.killed
         hunts[sql] = hunt

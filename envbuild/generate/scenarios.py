@@ -181,7 +181,7 @@ Values = dict[Site, Value]
 
 
 @dataclass(slots=True)
-class Scene:
+class BoundFrame:
     """A frame bound to the tables of one database."""
 
     frame: Frame
@@ -200,14 +200,14 @@ class Scene:
         return self.root.get(site, site)
 
 
-def open_scene(frame: Frame, workspace: Workspace, rank: dict[str, int]) -> Scene | None:
+def open_scene(frame: Frame, workspace: Workspace, rank: dict[str, int]) -> BoundFrame | None:
     """The frame with its tables; None where it reads what cannot be filled (views)."""
     tables = [workspace.tables.get(name.lower()) for name in frame.sources]
     found = [table for table in tables if table is not None]
     if len(found) < len(tables) or not found:
         return None
     order = sorted(range(len(found)), key=lambda i: (rank[found[i].table.name.lower()], i))
-    scene = Scene(frame=frame, tables=found, order=order, members=[[] for _ in found])
+    scene = BoundFrame(frame=frame, tables=found, order=order, members=[[] for _ in found])
     sites = dict.fromkeys(_sites(frame))
     parent = {site: site for site in sites}
 
@@ -227,7 +227,7 @@ def open_scene(frame: Frame, workspace: Workspace, rank: dict[str, int]) -> Scen
     return scene
 
 
-def _note_mixed(scene: Scene) -> None:
+def _note_mixed(scene: BoundFrame) -> None:
     kinds: dict[Site, set[str]] = {}
     for table, members in zip(scene.tables, scene.members, strict=True):
         for position, root in members:
@@ -280,7 +280,7 @@ class Stage:
 
     def play(
         self,
-        scene: Scene,
+        scene: BoundFrame,
         *,
         keep: Values | None = None,
         miss: int | None = None,
@@ -331,7 +331,7 @@ class Stage:
 
     def group(
         self,
-        scene: Scene,
+        scene: BoundFrame,
         count: int,
         *,
         duplicate: bool = False,
@@ -357,7 +357,7 @@ class Stage:
         return first
 
     def _conditions(
-        self, scene: Scene, miss: int | None, soft: Condition | None
+        self, scene: BoundFrame, miss: int | None, soft: Condition | None
     ) -> list[Condition]:
         chosen: list[Condition] = []
         for number, clause in enumerate(scene.frame.clauses):
@@ -368,7 +368,7 @@ class Stage:
         return [*chosen, soft] if soft else chosen
 
     def _choose(
-        self, scene: Scene, condition: Condition, every: list[Condition], values: Values
+        self, scene: BoundFrame, condition: Condition, every: list[Condition], values: Values
     ) -> None:
         root = scene.class_of(condition.site)
         if root in values:
@@ -387,7 +387,7 @@ class Stage:
                 break
         values[root] = value
 
-    def _lead(self, scene: Scene, conditions: list[Condition], values: Values) -> None:
+    def _lead(self, scene: BoundFrame, conditions: list[Condition], values: Values) -> None:
         """Values beyond the largest (or smallest) the ordering columns hold now."""
         for site, largest in (*scene.frame.ordered, *scene.frame.extremes):
             root = scene.class_of(site)
@@ -403,7 +403,7 @@ class Stage:
                 values[root] = stored(value, plan.affinity)
 
     def _relate(
-        self, scene: Scene, occurrence: int, conditions: list[Condition], values: Values
+        self, scene: BoundFrame, occurrence: int, conditions: list[Condition], values: Values
     ) -> None:
         """Turns comparisons with a column of known value into values of this occurrence."""
         for condition in conditions:
@@ -424,7 +424,7 @@ class Stage:
 
     def _row(
         self,
-        scene: Scene,
+        scene: BoundFrame,
         occurrence: int,
         values: Values,
         conditions: list[Condition],

@@ -22,7 +22,7 @@ from envbuild.records.signal import CorpusSignal, SignalScore, SignalSummary
 from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.mutants import VERSION
-from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, null_score, score_question
+from envbuild.signal.score import DEFAULT_VERDICT, MIN_VARIANTS, null_score, score_question
 from envbuild.signal.summary import ScoreTally, score_order
 from envbuild.signal.tree import Compiler
 from envbuild.sql.connect import VERSIONS, SQLiteError
@@ -36,7 +36,7 @@ SAMPLE = 2_000
 MAX_PER_DATABASE = 20
 
 
-class Asked(Protocol):
+class ExportRow(Protocol):
     """What a sample needs to know of a question."""
 
     @property
@@ -92,7 +92,7 @@ def iter_golds(
 
 
 def sample_golds(
-    questions: Iterable[Asked],
+    questions: Iterable[ExportRow],
     *,
     wanted: int = SAMPLE,
     most_a_database: int = MAX_PER_DATABASE,
@@ -247,7 +247,7 @@ def score_corpus(
     wanted: int | None = SAMPLE,
     most_a_database: int = MAX_PER_DATABASE,
     seed: int = 0,
-    variants: int = FEWEST_VARIANTS,
+    variants: int = MIN_VARIANTS,
     verdict: str = DEFAULT_VERDICT,
     workers: int | None = None,
     engine: str = "local",

@@ -24,9 +24,9 @@ SIGNAL_LIMITS = Limits(vm_steps=8_000_000, rows=20_000, seconds=10.0)
 Far above any published gold, low for a cross join.
 """
 DEFAULT_VERDICT = "ordered@1"
-FEWEST_MUTANTS = 3
+MIN_MUTANTS = 3
 """Fewer leave a score null: a share of one or two says nothing."""
-FEWEST_VARIANTS = 4
+MIN_VARIANTS = 4
 """Variants with a non-empty gold that must fail to tell a mutant before it is presumed equal."""
 
 
@@ -111,7 +111,7 @@ def presumed_equivalents(alive: Iterable[int], evidence: Sequence[Iterable[int]]
     `evidence`: the mutants alive on each other filling, independent of the rest, on which the gold
     has rows. Fewer than four are none (SIGNAL 5).
     """
-    if len(evidence) < FEWEST_VARIANTS:
+    if len(evidence) < MIN_VARIANTS:
         return frozenset()
     return frozenset(alive).intersection(*evidence)
 
@@ -167,7 +167,7 @@ def _unscorable(
     """Why a question has no score; empty where it has one."""
     if not trial.gold.ok:
         return f"gold_{trial.gold.outcome.value}"
-    if len(drawn.mutants) < FEWEST_MUTANTS:
+    if len(drawn.mutants) < MIN_MUTANTS:
         return "few_mutants"
     ordered, found = order_matters(gold_sql), ""
     for sql, reason in (drawn.gold_sql, "rendered_gold_differs"), (gold_sql, "unstable_gold"):

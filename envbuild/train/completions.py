@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Rollouts, shared_rollouts
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import TrainerEnv, shared_trainer_env
 
 Completion = str | Sequence[Mapping[str, Any]]
 """Text, or chat messages whose assistant's last one is the answer."""
@@ -24,14 +24,16 @@ def completion_rewards(
 
     None where a gold cannot be scored.
     """
-    rollouts = shared_rollouts()
+    rollouts = shared_trainer_env()
     pairs = zip(completions, env_json, strict=True)
     return [score_completion(rollouts, said, ticket).reward for said, ticket in pairs]
 
 
-def score_completion(rollouts: Rollouts, completion: Completion, env_json: str) -> RewardBreakdown:
+def score_completion(
+    rollouts: TrainerEnv, completion: Completion, env_json: str
+) -> RewardBreakdown:
     """What one completion earns for the row that `env_json` names."""
-    ticket = msgspec.json.decode(env_json, type=Ticket)
+    ticket = msgspec.json.decode(env_json, type=EpisodeSpec)
     environment = rollouts.environment_of(ticket)
     sql = environment.read_answer(completion_text(completion))
     episode = Episode(

@@ -31,9 +31,9 @@ from envbuild.train.layouts import (
     TRL_SCHEMA,
     VERIFIERS_SCHEMA,
     VERL_SCHEMA,
-    Asked,
+    EpisodeSpec,
+    ExportRow,
     Message,
-    Ticket,
     nemo_row,
     skyrl_row,
     trl_row,
@@ -42,7 +42,7 @@ from envbuild.train.layouts import (
 )
 from envbuild.train.pool import FILE as SCHEDULE_FILE
 from envbuild.train.pool import TEST_SPLIT, OrderedSchedule, read_schedule_file
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 
 FORMAT = "envbuild.export/1"
 INDEX_FILE = "export.json"
@@ -51,7 +51,7 @@ INDEX_FILE = "export.json"
 class Layout(NamedTuple):
     """One question as a trainer's row, and the columns; without columns JSON lines are written."""
 
-    row: Callable[[Asked], dict[str, Any]]
+    row: Callable[[ExportRow], dict[str, Any]]
     schema: pa.Schema | None
 
 
@@ -107,7 +107,7 @@ def export_manifest(
     out: Path,
     *,
     to: str,
-    rollouts: Rollouts,
+    rollouts: TrainerEnv,
     preset: str = "default",
     schema: str = "withheld",
     schedule: Path | None = None,
@@ -163,7 +163,7 @@ def export_manifest(
         files = _write_hub(manifest, splits, out)
     else:
         layout = cast(Layout, LAYOUTS[to])
-        blank = Ticket(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
+        blank = EpisodeSpec(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
         files = {}
         for split, rows in _tickets(splits, ordered, blank).items():
             if rows:
@@ -234,7 +234,7 @@ def _schedule_path(manifest: Manifest, named: Path | None) -> Path | None:
     return named or (own if own.exists() else None)
 
 
-def _read_schedule(path: Path, rollouts: Rollouts) -> OrderedSchedule:
+def _read_schedule(path: Path, rollouts: TrainerEnv) -> OrderedSchedule:
     ordered = read_schedule_file(path)
     if ordered.manifest_sha256 != rollouts.manifest_sha256:
         raise ConfigurationError(
@@ -259,8 +259,8 @@ def _check_selected(ordered: OrderedSchedule, selected: set[str], where: str) ->
 
 
 def _tickets(
-    splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None, blank: Ticket
-) -> dict[str, list[Ticket]]:
+    splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None, blank: EpisodeSpec
+) -> dict[str, list[EpisodeSpec]]:
     if ordered is not None:
         used = [
             structs.replace(
@@ -280,7 +280,7 @@ def _tickets(
     return {"train": used, "test": held_out}
 
 
-def _asked(rollouts: Rollouts, tickets: Sequence[Ticket], split: str) -> Iterator[Asked]:
+def _asked(rollouts: TrainerEnv, tickets: Sequence[EpisodeSpec], split: str) -> Iterator[ExportRow]:
     rows = _rows_by_id(rollouts.manifest, {ticket.row_id for ticket in tickets})
     messages: dict[str, tuple[Message, ...]] = {}
     for index, ticket in enumerate(tickets):
@@ -288,7 +288,7 @@ def _asked(rollouts: Rollouts, tickets: Sequence[Ticket], split: str) -> Iterato
             messages[ticket.row_id] = rollouts.messages(
                 rows[ticket.row_id], preset=ticket.preset, schema=ticket.schema
             )
-        yield Asked(
+        yield ExportRow(
             index=index,
             split=split,
             row=rows[ticket.row_id],
@@ -308,7 +308,7 @@ def _rows_by_id(manifest: Manifest, wanted: set[str]) -> dict[str, ManifestRow]:
     return {row.row_id: row for row in rows}
 
 
-def _write(path: Path, layout: Layout, asked: Iterable[Asked]) -> int:
+def _write(path: Path, layout: Layout, asked: Iterable[ExportRow]) -> int:
     if layout.schema is None:
         count = 0
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
@@ -319,7 +319,7 @@ def _write(path: Path, layout: Layout, asked: Iterable[Asked]) -> int:
     return write_batches(path, _batches(layout, asked), layout.schema)
 
 
-def _batches(layout: Layout, asked: Iterable[Asked]) -> Iterator[pa.RecordBatch]:
+def _batches(layout: Layout, asked: Iterable[ExportRow]) -> Iterator[pa.RecordBatch]:
     chunk: list[dict[str, Any]] = []
     for one in asked:
         chunk.append(layout.row(one))

@@ -14,7 +14,7 @@ from envbuild.records.manifest import ManifestRow
 # What every layout is made of: one question of one step, and the column types they share.
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+class EpisodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What an adapter needs to start an episode: the JSON text of every layout's `env_json`.
 
     It points at the manifest and never holds an answer.
@@ -49,7 +49,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ExportRow(msgspec.Struct, frozen=True, kw_only=True):
     """One exported row, before a trainer's layout."""
 
     index: int
@@ -58,7 +58,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """`train` or `test`."""
     row: ManifestRow
     messages: tuple[Message, ...]
-    ticket: Ticket
+    ticket: EpisodeSpec
 
     @property
     def env_json(self) -> str:
@@ -129,7 +129,7 @@ NEMO_AGENT = "envbuild_agent"
 """The agent of pipelines/trainers/nemo/envbuild.yaml."""
 
 
-def nemo_row(asked: Asked) -> dict[str, Any]:
+def nemo_row(asked: ExportRow) -> dict[str, Any]:
     """One line; NeMo's agents call the tools natively, so their schemas travel with it."""
     tools = [
         {"type": "function", "strict": False, **schema["function"]}
@@ -166,7 +166,7 @@ SKYRL_SCHEMA = pa.schema(
 )
 
 
-def skyrl_row(asked: Asked) -> dict[str, Any]:
+def skyrl_row(asked: ExportRow) -> dict[str, Any]:
     """One row for PromptDataset; `db_id` and `data` are what SkyRL's own text2sql asks for."""
     return {
         "data_source": f"envbuild/{asked.row.corpus}",
@@ -197,7 +197,7 @@ TRL_SCHEMA = pa.schema(
 )
 
 
-def trl_row(asked: Asked) -> dict[str, Any]:
+def trl_row(asked: ExportRow) -> dict[str, Any]:
     """One row for GRPOTrainer with `shuffle_dataset=False`; it holds no answer."""
     return {
         "prompt": asked.prompt,
@@ -223,7 +223,7 @@ VERIFIERS_SCHEMA = pa.schema(
 )
 
 
-def verifiers_row(asked: Asked) -> dict[str, Any]:
+def verifiers_row(asked: ExportRow) -> dict[str, Any]:
     """One task; it holds no answer."""
     return {
         "idx": asked.index,
@@ -264,7 +264,7 @@ VERL_SCHEMA = pa.schema(
 )
 
 
-def verl_row(asked: Asked) -> dict[str, Any]:
+def verl_row(asked: ExportRow) -> dict[str, Any]:
     """One row for RLHFDataset; the answer is in `reward_model` alone, where only rewards look."""
     return {
         "data_source": f"envbuild/{asked.row.corpus}",

@@ -14,8 +14,8 @@ from envbuild.env.final import final_sql
 from envbuild.env.parse import parse_completion
 from envbuild.env.tools import tool_schemas
 from envbuild.errors import MissingDependencyError
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Rollouts, candidate_number, shared_rollouts
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import TrainerEnv, candidate_number, shared_trainer_env
 
 try:
     from fastapi import FastAPI, Request
@@ -100,7 +100,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         self, request: Request, body: EpisodeSeedRequest
     ) -> BaseSeedSessionResponse:
         """Opens the row's episode for this session."""
-        ticket = msgspec.json.decode(body.env_json, type=Ticket)
+        ticket = msgspec.json.decode(body.env_json, type=EpisodeSpec)
         given = (body.model_extra or {}).get(ROLLOUT_INDEX)
         rollouts = self._rollouts()
         session = request.session[SESSION_ID_KEY]
@@ -132,8 +132,8 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
             ended_by=str(played.episode.ended_by),
         )
 
-    def _rollouts(self) -> Rollouts:
-        return shared_rollouts(self.config.manifest or None, rerun_golds=self.config.rerun_golds)
+    def _rollouts(self) -> TrainerEnv:
+        return shared_trainer_env(self.config.manifest or None, rerun_golds=self.config.rerun_golds)
 
     def _route(self, name: str) -> Any:
         async def call(request: Request) -> str:

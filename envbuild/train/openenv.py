@@ -13,8 +13,8 @@ import msgspec
 
 from envbuild.env.episode import TextEpisode
 from envbuild.errors import MissingDependencyError, OutputError, StateError
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Rollouts, candidate_number
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import TrainerEnv, candidate_number
 
 try:
     from openenv.core.env_server.http_server import create_fastapi_app
@@ -64,7 +64,7 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, rollouts: Rollouts) -> None:
+    def __init__(self, rollouts: TrainerEnv) -> None:
         super().__init__()
         self.rollouts = rollouts
         self.episode: TextEpisode | None = None
@@ -90,7 +90,7 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
         """
         self.close()
         row_id = row_id or self.get_task(split, index)["id"]
-        ticket = Ticket(
+        ticket = EpisodeSpec(
             row_id=row_id,
             manifest_sha256=self.rollouts.manifest_sha256,
             scheduled=step is not None,
@@ -158,7 +158,7 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
 
 def make_app(manifest: Path, *, sessions: int = 256, rerun_golds: bool = False) -> Any:
     """The FastAPI application; every session has an environment of its own."""
-    rollouts = Rollouts(manifest, rerun_golds=rerun_golds)
+    rollouts = TrainerEnv(manifest, rerun_golds=rerun_golds)
     return create_fastapi_app(
         lambda: EpisodeEnvironment(rollouts),
         Completion,

@@ -16,8 +16,8 @@ import msgspec
 
 from envbuild.env.episode import TextEpisode
 from envbuild.errors import MissingDependencyError, StateError, UnknownNameError
-from envbuild.train.layouts import ENV_CLASS, Ticket
-from envbuild.train.trainer_env import Played, candidate_number, shared_rollouts
+from envbuild.train.layouts import ENV_CLASS, EpisodeSpec
+from envbuild.train.trainer_env import ScoredEpisode, candidate_number, shared_trainer_env
 
 try:
     from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
@@ -64,11 +64,11 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
         """The keywords come from `register_environment`; `env_config` is not used."""
         super().__init__()
         self.mode = mode
-        self.rollouts = shared_rollouts(manifest, rerun_golds=rerun_golds)
-        self.ticket = msgspec.json.decode(extras["env_json"], type=Ticket)
+        self.rollouts = shared_trainer_env(manifest, rerun_golds=rerun_golds)
+        self.ticket = msgspec.json.decode(extras["env_json"], type=EpisodeSpec)
         self.candidate = candidate_number(extras.get("candidate"))
         self.episode: TextEpisode | None = None
-        self.played: Played | None = None
+        self.played: ScoredEpisode | None = None
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """The episode's own opening messages; those of the data set are the same ones."""

@@ -16,8 +16,8 @@ from envbuild.env.chat import HubTokenizer
 from envbuild.env.episode import TokenEpisode
 from envbuild.errors import MissingDependencyError
 from envbuild.train.group_barrier import GroupBarrier
-from envbuild.train.layouts import ENV_CLASS, Ticket
-from envbuild.train.trainer_env import Played, candidate_number, shared_rollouts
+from envbuild.train.layouts import ENV_CLASS, EpisodeSpec
+from envbuild.train.trainer_env import ScoredEpisode, candidate_number, shared_trainer_env
 
 try:
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInput
@@ -37,13 +37,13 @@ SIBLING_SECONDS = 1800.0
 class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here: not installed
     """SkyRL's generator; rows of other environments go SkyRL's own way."""
 
-    _barrier: GroupBarrier[TokenEpisode, Played] | None = None
+    _barrier: GroupBarrier[TokenEpisode, ScoredEpisode] | None = None
 
     async def generate(self, input_batch: Any, **options: Any) -> Any:
         """Generates a batch; a group's members meet in it."""
         ids = input_batch.get("trajectory_ids") or ()
         sizes = set(Counter(one.instance_id for one in ids).values())
-        rollouts = shared_rollouts()
+        rollouts = shared_trainer_env()
         self._barrier = (
             GroupBarrier(
                 size=sizes.pop(),
@@ -89,7 +89,7 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
                 barrier.leave(trajectory_id.instance_id)
             raise
         if barrier is None:
-            (played,) = await asyncio.to_thread(shared_rollouts().finish_alone, [episode])
+            (played,) = await asyncio.to_thread(shared_trainer_env().finish_alone, [episode])
         else:
             played = await barrier.join(
                 trajectory_id.instance_id, trajectory_id.repetition_id, episode
@@ -108,8 +108,8 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
             config.inference_engine.backend, config.sampling_params
         )
         episode = await asyncio.to_thread(
-            shared_rollouts().start_tokens,
-            msgspec.json.decode(env_extras["env_json"], type=Ticket),
+            shared_trainer_env().start_tokens,
+            msgspec.json.decode(env_extras["env_json"], type=EpisodeSpec),
             tokenizer=HubTokenizer(self.tokenizer),
             candidate=candidate_number(getattr(trajectory_id, "repetition_id", None)),
         )
@@ -138,7 +138,7 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
         return episode
 
 
-def _output(played: Played) -> TrajectoryOutput:
+def _output(played: ScoredEpisode) -> TrajectoryOutput:
     episode, breakdown = played.episode, played.breakdown
     scored = breakdown.reward is not None
     return TrajectoryOutput(

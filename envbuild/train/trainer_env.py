@@ -25,13 +25,13 @@ from envbuild.manifest.read import open_manifest
 from envbuild.records.episode import ChatFormat, Episode, RewardBreakdown, RewardSettings, Task
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
-from envbuild.train.layouts import Message, Ticket
+from envbuild.train.layouts import EpisodeSpec, Message
 from envbuild.train.pool import TEST_SPLIT, untrainable_rows
 
 # Groups: the episodes of one row, whole or not at all.
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class ScoredEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """One finished episode and what it earned."""
 
     episode: Episode
@@ -42,7 +42,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     """How often the group had been rolled out before."""
 
 
-def whole_groups(tickets: Sequence[Ticket], size: int) -> list[list[Ticket]]:
+def whole_groups(tickets: Sequence[EpisodeSpec], size: int) -> list[list[EpisodeSpec]]:
     """The batch as groups of `size` neighbours.
 
     Raises ConfigurationError where a group is split or mixed: consensus and re-rolling would be
@@ -58,7 +58,7 @@ def whole_groups(tickets: Sequence[Ticket], size: int) -> list[list[Ticket]]:
     return groups
 
 
-def is_flat(group: Sequence[Played]) -> bool:
+def is_flat(group: Sequence[ScoredEpisode]) -> bool:
     """True where a group teaches nothing but might if it were rolled out anew.
 
     A group whose gold cannot be scored is not flat: another attempt would be unscored too.
@@ -81,7 +81,7 @@ DEFAULT_REWARD = RewardSettings()
 QWEN = ChatFormat()
 
 
-class Rollouts:
+class TrainerEnv:
     """One manifest's episodes; any number at once, from any thread."""
 
     def __init__(
@@ -179,7 +179,7 @@ class Rollouts:
         return tuple(Message(**message) for message in opening)
 
     def start_tokens(
-        self, ticket: Ticket, *, tokenizer: Tokenizer, candidate: int, step: int | None = None
+        self, ticket: EpisodeSpec, *, tokenizer: Tokenizer, candidate: int, step: int | None = None
     ) -> TokenEpisode:
         """An episode over token ids. `step`: the trainer's own, where it tells; else the ticket's.
 
@@ -195,7 +195,7 @@ class Rollouts:
 
     def start_text(
         self,
-        ticket: Ticket,
+        ticket: EpisodeSpec,
         *,
         candidate: int,
         count_tokens: Callable[[str], int] | None = None,
@@ -206,26 +206,30 @@ class Rollouts:
             ticket.row_id, candidate=candidate, step=ticket.step, count_tokens=count_tokens
         )
 
-    def finish_alone(self, episodes: Sequence[RunningEpisode]) -> list[Played]:
+    def finish_alone(self, episodes: Sequence[RunningEpisode]) -> list[ScoredEpisode]:
         """Records and scores of finished episodes whose groups are not here: no consensus."""
         return [self._finish(episode, attempt=0) for episode in episodes]
 
-    def finish_group(self, episodes: Sequence[RunningEpisode], *, attempt: int = 0) -> list[Played]:
+    def finish_group(
+        self, episodes: Sequence[RunningEpisode], *, attempt: int = 0
+    ) -> list[ScoredEpisode]:
         """Records and scores of one row's whole group, in order, consensus included."""
         alone = [self._finish(episode, attempt=attempt) for episode in episodes]
         settled = with_consensus([one.breakdown for one in alone], self.reward)
         return [
-            Played(episode=one.episode, breakdown=breakdown, group_seen=True, attempt=attempt)
+            ScoredEpisode(
+                episode=one.episode, breakdown=breakdown, group_seen=True, attempt=attempt
+            )
             for one, breakdown in zip(alone, settled, strict=True)
         ]
 
-    def _finish(self, episode: RunningEpisode, *, attempt: int) -> Played:
+    def _finish(self, episode: RunningEpisode, *, attempt: int) -> ScoredEpisode:
         record = episode.record()
         episode.close()
         breakdown = self.environment("default").score(record)  # no preset changes a score
-        return Played(episode=record, breakdown=breakdown, group_seen=False, attempt=attempt)
+        return ScoredEpisode(episode=record, breakdown=breakdown, group_seen=False, attempt=attempt)
 
-    def environment_of(self, ticket: Ticket) -> Environment:
+    def environment_of(self, ticket: EpisodeSpec) -> Environment:
         """The environment of a ticket. Raises ConfigurationError for one of another manifest."""
         if ticket.manifest_sha256 != self.manifest_sha256:
             raise ConfigurationError(
@@ -235,7 +239,9 @@ class Rollouts:
         return self.environment(ticket.preset, schema=ticket.schema, gate_steps=ticket.gate_steps)
 
 
-def shared_rollouts(manifest: str | Path | None = None, *, rerun_golds: bool = False) -> Rollouts:
+def shared_trainer_env(
+    manifest: str | Path | None = None, *, rerun_golds: bool = False
+) -> TrainerEnv:
     """This process's rollouts over a manifest folder; without one, $ENVBUILD_MANIFEST's.
 
     $ENVBUILD_RERUN_GOLDS asks for golds to be run here where `rerun_golds` does not. Raises
@@ -267,8 +273,8 @@ def _is_set(variable: str) -> bool:
 
 
 @cache
-def _opened(folder: str, rerun_golds: bool) -> Rollouts:
-    return Rollouts(Path(folder), rerun_golds=rerun_golds)
+def _opened(folder: str, rerun_golds: bool) -> TrainerEnv:
+    return TrainerEnv(Path(folder), rerun_golds=rerun_golds)
 
 
 # What a training run says of itself: which data and rules, and whether groups were seen.

@@ -11,8 +11,8 @@ from envbuild.env.episode import TokenEpisode
 from envbuild.errors import ConfigurationError
 from envbuild.records.episode import EpisodeSettings, TokenRequest
 from envbuild.records.manifest import Recipe, Schedule
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Played, Rollouts, is_flat, whole_groups
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import ScoredEpisode, TrainerEnv, is_flat, whole_groups
 
 # A recipe in TRL's own option names; what TRL has no option for is in `trainer.py`.
 
@@ -101,11 +101,11 @@ class RowEnvironment:
     """Keeps its row for the rollout function. TRL would take any other public method for a tool."""
 
     def __init__(self) -> None:
-        self.ticket: Ticket | None = None
+        self.ticket: EpisodeSpec | None = None
 
     def reset(self, **row: Any) -> None:
         """Takes the row of the next episode; nothing of the last one stays."""
-        self.ticket = msgspec.json.decode(row["env_json"], type=Ticket)
+        self.ticket = msgspec.json.decode(row["env_json"], type=EpisodeSpec)
 
 
 def env_reward(*, env_reward: list[float | None], **_: Any) -> list[float | None]:
@@ -116,7 +116,7 @@ def env_reward(*, env_reward: list[float | None], **_: Any) -> list[float | None
 class RolloutFunction:
     """Plays the episodes that TRL asks for; its instance is GRPOTrainer's `rollout_func`."""
 
-    def __init__(self, rollouts: Rollouts, recipe: Recipe) -> None:
+    def __init__(self, rollouts: TrainerEnv, recipe: Recipe) -> None:
         self.rollouts = rollouts
         self.recipe = recipe
 
@@ -125,7 +125,7 @@ class RolloutFunction:
         training = trainer.model.training
         size = trainer.num_generations if training else trainer.num_generations_eval
         groups = whole_groups([env.ticket for env in trainer.environments], size)
-        played: dict[int, list[Played]] = {}
+        played: dict[int, list[ScoredEpisode]] = {}
         pending = list(range(len(groups)))
         rounds = 1 + (self.recipe.resample_rounds if training else 0)
         for round_number in range(rounds):
@@ -140,9 +140,9 @@ class RolloutFunction:
     def _play_groups(
         self,
         trainer: Any,
-        groups: Sequence[Sequence[Ticket]],
+        groups: Sequence[Sequence[EpisodeSpec]],
         places: Sequence[int],
-        played: dict[int, list[Played]],
+        played: dict[int, list[ScoredEpisode]],
         round_number: int,
     ) -> None:
         tokenizer = HubTokenizer(trainer._tokenizer)
@@ -157,7 +157,7 @@ class RolloutFunction:
         for place, episodes in started.items():
             played[place] = self.rollouts.finish_group(episodes, attempt=round_number)
 
-    def _log(self, trainer: Any, played: Sequence[Played], *, flat: float) -> None:
+    def _log(self, trainer: Any, played: Sequence[ScoredEpisode], *, flat: float) -> None:
         count = len(played)
         trainer._log_metric("groups/flat", flat)
         trainer._log_metric("groups/attempts", sum(p.attempt + 1 for p in played) / count)
@@ -253,7 +253,7 @@ def _anywhere(trainer: Any, here: bool) -> bool:
     return any(gather_object([here]))
 
 
-def _for_trl(played: Sequence[Played]) -> dict[str, Any]:
+def _for_trl(played: Sequence[ScoredEpisode]) -> dict[str, Any]:
     episodes = [one.episode for one in played]
     known = all(episode.response_logprobs for episode in episodes)
     return {

@@ -17,7 +17,7 @@ from envbuild.records.episode import ChatFormat
 from envbuild.records.manifest import Schedule
 from envbuild.train.recipe import load_recipe
 from envbuild.train.schedule import load_schedule
-from envbuild.train.trainer_env import Rollouts, RunRecord, write_run_record
+from envbuild.train.trainer_env import RunRecord, TrainerEnv, write_run_record
 from envbuild.train.trl import RolloutFunction, RowEnvironment, env_reward, grpo_arguments
 from envbuild.train.trl_trainer import PublishedTrainer
 
@@ -96,7 +96,7 @@ def make_trainer(run: Run, *, schedule: Schedule | None = None, **options: Any) 
     recipe = load_recipe(run.recipe)
     plan = schedule or load_schedule(run.schedule or recipe.schedule)
     prompts = load_prompts(Path(run.prompts) if run.prompts else None)
-    rollouts = Rollouts(
+    rollouts = TrainerEnv(
         Path(run.manifest), prompts=prompts, chat=run.chat, rerun_golds=run.rerun_golds
     )
     settings = load_preset(recipe.episode_preset)

@@ -14,8 +14,8 @@ import msgspec
 from envbuild.env.episode import TextEpisode
 from envbuild.errors import MissingDependencyError
 from envbuild.io.parquet import open_parquet
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Played, candidate_number, shared_rollouts
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import ScoredEpisode, candidate_number, shared_trainer_env
 
 try:
     import httpx
@@ -117,8 +117,8 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):  # type: ignore[misc]  #
         **_: Any,
     ) -> Any:
         """Plays the task's episode to its end and leaves the outcome in `trace.info`."""
-        rollouts = shared_rollouts(data.manifest or None, rerun_golds=data.rerun_golds)
-        ticket = msgspec.json.decode(data.env_json, type=Ticket)
+        rollouts = shared_trainer_env(data.manifest or None, rerun_golds=data.rerun_golds)
+        ticket = msgspec.json.decode(data.env_json, type=EpisodeSpec)
         episode = await asyncio.to_thread(
             rollouts.start_text, ticket, candidate=candidate_number(None)
         )
@@ -164,7 +164,7 @@ async def _converse(episode: TextEpisode, *, model: str, endpoint: str, secret: 
             messages.append({"role": "user", "content": observation})
 
 
-def _outcome(played: Played) -> dict[str, Any]:
+def _outcome(played: ScoredEpisode) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(played.breakdown),
         "ended_by": str(played.episode.ended_by),

@@ -14,8 +14,13 @@ from envbuild.env.reward import group_advantages
 from envbuild.errors import MissingDependencyError
 from envbuild.records.manifest import Recipe
 from envbuild.train.group_barrier import GroupBarrier
-from envbuild.train.layouts import VERL_AGENT, Ticket
-from envbuild.train.trainer_env import Played, Rollouts, candidate_number, shared_rollouts
+from envbuild.train.layouts import VERL_AGENT, EpisodeSpec
+from envbuild.train.trainer_env import (
+    ScoredEpisode,
+    TrainerEnv,
+    candidate_number,
+    shared_trainer_env,
+)
 
 # The published advantages as a verl estimator: `algorithm.adv_estimator=envbuild`.
 
@@ -83,7 +88,7 @@ except ModuleNotFoundError as e:
 SIBLING_SECONDS = 1800.0
 """How long a member waits for its group before it is scored alone."""
 
-_Barriers = dict[Rollouts, GroupBarrier[TokenEpisode, Played]]
+_Barriers = dict[TrainerEnv, GroupBarrier[TokenEpisode, ScoredEpisode]]
 _barriers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Barriers] = WeakKeyDictionary()
 """The barriers of each event loop, one a manifest: verl makes an agent loop for every episode."""
 
@@ -94,11 +99,11 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Plays the row's episode on verl's own generation and scores it."""
-        rollouts = shared_rollouts(
+        rollouts = shared_trainer_env(
             self.data_config.get("envbuild_manifest"),
             rerun_golds=bool(self.data_config.get("envbuild_rerun_golds")),
         )
-        ticket = msgspec.json.decode(row["env_json"], type=Ticket)
+        ticket = msgspec.json.decode(row["env_json"], type=EpisodeSpec)
         barrier = self._barrier(rollouts)
         group = _group_of(row)
         try:
@@ -115,8 +120,8 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
 
     async def _play(
         self,
-        rollouts: Rollouts,
-        ticket: Ticket,
+        rollouts: TrainerEnv,
+        ticket: EpisodeSpec,
         sampling_params: dict[str, Any],
         row: dict[str, Any],
     ) -> TokenEpisode:
@@ -143,7 +148,7 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
             await asyncio.to_thread(episode.feed, sampled.token_ids, sampled.log_probs)
         return episode
 
-    def _barrier(self, rollouts: Rollouts) -> GroupBarrier[TokenEpisode, Played]:
+    def _barrier(self, rollouts: TrainerEnv) -> GroupBarrier[TokenEpisode, ScoredEpisode]:
         barriers = _barriers.setdefault(asyncio.get_running_loop(), {})
         if rollouts not in barriers:
             barriers[rollouts] = GroupBarrier(
@@ -162,7 +167,7 @@ def _group_of(row: dict[str, Any]) -> str:
     return str(row["uid"])
 
 
-def _output(played: Played) -> AgentLoopOutput:
+def _output(played: ScoredEpisode) -> AgentLoopOutput:
     episode, breakdown = played.episode, played.breakdown
     scored = breakdown.reward is not None
     return AgentLoopOutput(

@@ -7,7 +7,7 @@ itself: no tools, no group, hence no consensus bonus.
 from typing import Any
 
 from envbuild.train.completions import reward_record, score_completion
-from envbuild.train.trainer_env import shared_rollouts
+from envbuild.train.trainer_env import shared_trainer_env
 
 
 def compute_score(
@@ -17,5 +17,5 @@ def compute_score(
 
     `extra_info` must hold the export's `env_json`; $ENVBUILD_MANIFEST names the manifest.
     """
-    breakdown = score_completion(shared_rollouts(), solution_str, extra_info["env_json"])
+    breakdown = score_completion(shared_trainer_env(), solution_str, extra_info["env_json"])
     return reward_record(breakdown)

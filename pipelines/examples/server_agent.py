@@ -11,9 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from envbuild.env.agent import Agent
-from envbuild.env.client import ServerGenerate
-from envbuild.errors import OperatorError
+from envbuild import Agent, EnvbuildError, ServerGenerate
 
 
 def main(base_url: str, model: str, database: str, questions: Sequence[str]) -> None:
@@ -26,7 +24,7 @@ def main(base_url: str, model: str, database: str, questions: Sequence[str]) -> 
     agent = Agent(generate, policy=model)
     try:
         episodes = agent.run_many([(question, database) for question in questions])
-    except OperatorError as e:  # no server there, no such model, no such file
+    except EnvbuildError as e:  # no server there, no such model, no such file
         sys.exit(str(e))
     for episode in episodes:
         print(episode.sql or f"no answer: {episode.ended_by.value} {episode.error}".strip())

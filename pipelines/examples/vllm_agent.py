@@ -12,9 +12,7 @@ from collections.abc import Sequence
 
 from vllm import LLM, SamplingParams, TokensPrompt
 
-from envbuild.env.agent import Agent
-from envbuild.env.client import WindowFullError
-from envbuild.records.episode import Completion, TextRequest
+from envbuild import Agent, Completion, TextRequest, WindowFullError
 
 
 class EngineGenerate:

@@ -20,7 +20,7 @@ import pytest
 
 from envbuild.testing.policies import ByteTokenizer
 from envbuild.train.export import export_manifest
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.transcript import GROUP, ROW, Outcome, outcome, ticket
 
 END = "<|im_end|>"
@@ -53,7 +53,7 @@ def drive_trl(manifest: Path) -> Driven:
     """The rollout function, on a stand-in for the trainer: it needs no TRL to be imported."""
     from envbuild.train.trl import RolloutFunction, RowEnvironment
 
-    rollouts = Rollouts(manifest)
+    rollouts = TrainerEnv(manifest)
     tokenizer = ByteTokenizer()
     environments = []
     for _ in GROUP:
@@ -98,7 +98,7 @@ def drive_verl(manifest: Path) -> Driven:
     needs("verl", "verl")
     from envbuild.train.verl import EpisodeAgentLoop
 
-    rollouts = Rollouts(manifest)
+    rollouts = TrainerEnv(manifest)
     left = [list(completions) for completions in GROUP]
     tokenizer = ByteTokenizer()
 
@@ -154,7 +154,7 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
     from envbuild.train.skyrl import register_environment
 
     register_environment(mode=mode, manifest=str(manifest))
-    rollouts = Rollouts(manifest)
+    rollouts = TrainerEnv(manifest)
     tokenizer = ByteTokenizer()
     outcomes = []
     seen = True
@@ -267,7 +267,7 @@ def drive_verifiers(manifest: Path) -> Driven:
     from envbuild.train.verifiers import EpisodeTaskset, EpisodeTasksetConfig
 
     export = manifest.parent / "verifiers"
-    export_manifest(export, to="verifiers", rollouts=Rollouts(manifest))
+    export_manifest(export, to="verifiers", rollouts=TrainerEnv(manifest))
     taskset = EpisodeTaskset(EpisodeTasksetConfig(export=str(export), manifest=str(manifest)))
     (task,) = taskset.include(names=[ROW])
     outcomes, seen = [], True

@@ -10,7 +10,7 @@ from envbuild.records.manifest import Schedule
 from envbuild.train.export import export_manifest
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 DDL = """
@@ -64,7 +64,7 @@ def export_for(manifest: Path, out: Path, to: str, schedule: Schedule) -> Path:
         PoolChoice(),
         manifest,
     )
-    export_manifest(out, to=to, rollouts=Rollouts(manifest))
+    export_manifest(out, to=to, rollouts=TrainerEnv(manifest))
     return out
 
 

@@ -8,8 +8,8 @@ import pytest
 from envbuild.env.prompts import draw_gate
 from envbuild.errors import ConfigurationError
 from envbuild.train.completions import completion_rewards, completion_text
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Rollouts, candidate_number, shared_rollouts
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import TrainerEnv, candidate_number, shared_trainer_env
 from envbuild.train.verl_reward import compute_score
 from tests.adapters.questions import QUESTIONS, call, make_manifest
 
@@ -22,7 +22,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def env_json(manifest: Path, row_id: str) -> str:
-    ticket = Ticket(row_id=row_id, manifest_sha256=Rollouts(manifest).manifest_sha256)
+    ticket = EpisodeSpec(row_id=row_id, manifest_sha256=TrainerEnv(manifest).manifest_sha256)
     return msgspec.json.encode(ticket).decode()
 
 
@@ -72,12 +72,12 @@ def test_it_works_from_another_thread(manifest: Path) -> None:
 
 
 def test_another_manifest_is_refused(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = msgspec.json.encode(Ticket(row_id="towns/q0", manifest_sha256="0")).decode()
+    other = msgspec.json.encode(EpisodeSpec(row_id="towns/q0", manifest_sha256="0")).decode()
     with pytest.raises(ConfigurationError, match="another manifest"):
         completion_rewards(completions=["x"], env_json=[other])
     monkeypatch.delenv("ENVBUILD_MANIFEST")
     with pytest.raises(ConfigurationError, match="ENVBUILD_MANIFEST"):
-        shared_rollouts()
+        shared_trainer_env()
 
 
 def test_the_last_assistant_message_is_the_answer() -> None:

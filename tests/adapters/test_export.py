@@ -15,10 +15,10 @@ from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file
 from envbuild.manifest.read import open_manifest
 from envbuild.train.export import LAYOUTS, Exported, export_manifest
-from envbuild.train.layouts import Ticket
+from envbuild.train.layouts import EpisodeSpec
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws, load_schedule, parse_schedule
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 from tests.curriculum.test_pool import envbuild
 
@@ -57,7 +57,7 @@ def scheduled(manifest: Path) -> Path:
 
 
 def export(manifest: Path, out: Path, to: str) -> Exported:
-    return export_manifest(out, to=to, rollouts=Rollouts(manifest))
+    return export_manifest(out, to=to, rollouts=TrainerEnv(manifest))
 
 
 def load(path: Path, cache: Path, *, streaming: bool) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def test_a_layout_loads_in_schedule_order_streaming_or_not(
     whole = load(tmp_path / "out" / name, tmp_path / "cache", streaming=False)
     streamed = load(tmp_path / "out" / name, tmp_path / "cache", streaming=True)
     assert whole == streamed and len(whole) == 18
-    tickets = [msgspec.json.decode(row["env_json"], type=Ticket) for row in whole]
+    tickets = [msgspec.json.decode(row["env_json"], type=EpisodeSpec) for row in whole]
     assert [(t.schedule_step, t.schedule_slot) for t in tickets] == [
         (step, slot) for step in range(6) for slot in range(3)
     ]
@@ -212,7 +212,7 @@ def test_a_schedule_of_another_manifest_is_refused(scheduled: Path, tmp_path: Pa
         export_manifest(
             tmp_path,
             to="trl",
-            rollouts=Rollouts(other),
+            rollouts=TrainerEnv(other),
             schedule=scheduled / "schedule.parquet",
         )
     with pytest.raises(UnknownNameError, match="verl"):
@@ -223,8 +223,8 @@ def test_another_export_is_not_overwritten_unasked(manifest: Path, tmp_path: Pat
     out = tmp_path / "out"
     export(manifest, out, "trl")
     before = {path: path.read_bytes() for path in out.iterdir()}
-    other = Rollouts(write_manifest(tmp_path / "other", [manifest_row("x")]))
-    same = Rollouts(manifest)
+    other = TrainerEnv(write_manifest(tmp_path / "other", [manifest_row("x")]))
+    same = TrainerEnv(manifest)
     with pytest.raises(ConfigurationError, match=r"another layout \(--to\): .* --replace"):
         export_manifest(out, to="verl", rollouts=same)
     with pytest.raises(ConfigurationError, match="another --preset, --schema"):
@@ -244,16 +244,16 @@ def test_files_that_are_no_exports_are_not_overwritten_unasked(
     with pytest.raises(ConfigurationError, match=r"holds train\.parquet, and no export"):
         export(manifest, tmp_path, "trl")
     assert (tmp_path / "train.parquet").read_text() == "mine"
-    export_manifest(tmp_path, to="trl", rollouts=Rollouts(manifest), replace=True)
+    export_manifest(tmp_path, to="trl", rollouts=TrainerEnv(manifest), replace=True)
     assert (tmp_path / "notes.md").read_text() == "mine"
 
 
 def test_an_export_anew_leaves_no_file_of_the_one_before(tmp_path: Path) -> None:
     manifest, out = write_halves(tmp_path / "both", leaking=0), tmp_path / "out"
     for to in ("datasets", "nemo", "trl"):
-        export_manifest(out, to=to, rollouts=Rollouts(manifest), replace=True)
+        export_manifest(out, to=to, rollouts=TrainerEnv(manifest), replace=True)
     train = write_manifest(tmp_path / "train", [manifest_row("r0")])
-    export_manifest(out, to="trl", rollouts=Rollouts(train), replace=True)
+    export_manifest(out, to="trl", rollouts=TrainerEnv(train), replace=True)
     left = {path.name for path in out.rglob("*") if path.is_file()}
     assert left == {"export.json", "train.parquet"}
 
@@ -262,7 +262,7 @@ def test_a_full_schema_is_in_the_prompt_a_withheld_one_is_not(
     manifest: Path, tmp_path: Path
 ) -> None:
     for schema in ("withheld", "full"):
-        export_manifest(tmp_path / schema, to="trl", rollouts=Rollouts(manifest), schema=schema)
+        export_manifest(tmp_path / schema, to="trl", rollouts=TrainerEnv(manifest), schema=schema)
         path = tmp_path / schema / "train.parquet"
         row = load(path, tmp_path / "cache", streaming=True)[0]
         assert ("CREATE TABLE item" in row["prompt"][1]["content"]) is (schema == "full")

@@ -4,7 +4,7 @@ import pytest
 
 from envbuild.env.prompts import load_preset
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.train.layouts import Ticket
+from envbuild.train.layouts import EpisodeSpec
 from envbuild.train.recipe import AdaptiveKL, load_recipe
 from envbuild.train.schedule import load_schedule
 from envbuild.train.trainer_env import is_flat, whole_groups
@@ -37,7 +37,7 @@ def test_other_numbers_of_processes_are_refused_by_name(processes: int) -> None:
 
 
 def test_a_split_or_mixed_batch_is_no_group() -> None:
-    a, b = (Ticket(row_id=name, manifest_sha256="") for name in "ab")
+    a, b = (EpisodeSpec(row_id=name, manifest_sha256="") for name in "ab")
     assert whole_groups([a, a, b, b], 2) == [[a, a], [b, b]]
     for batch in ([a, a, b], [a, b, b, a]):
         with pytest.raises(ConfigurationError, match="whole groups of 2"):

@@ -9,8 +9,8 @@ from envbuild.env.environment import Environment
 from envbuild.env.reward import with_consensus
 from envbuild.records.episode import Episode, RewardBreakdown
 from envbuild.testing.policies import ByteTokenizer
-from envbuild.train.layouts import Ticket
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.layouts import EpisodeSpec
+from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.questions import QUESTIONS, call
 
 ROW = "towns/q3"
@@ -42,8 +42,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     response_mask: tuple[int, ...] = ()
 
 
-def ticket(rollouts: Rollouts) -> Ticket:
-    return Ticket(row_id=ROW, manifest_sha256=rollouts.manifest_sha256)
+def ticket(rollouts: TrainerEnv) -> EpisodeSpec:
+    return EpisodeSpec(row_id=ROW, manifest_sha256=rollouts.manifest_sha256)
 
 
 def outcome(episode: Episode, breakdown: RewardBreakdown) -> Outcome:

@@ -1,4 +1,4 @@
-"""Judging candidates: kept sessions and golds, beside evaluators that open and run both each time.
+"""Judging candidates: kept sessions and golds, beside evaluators that open and run both every time.
 
 The peers are re-implementations of the published evaluators' way of working, not their code: BIRD's
 (a thread with a time-out; connect, run both queries, compare sets) and the test-suite script's

@@ -11,7 +11,7 @@ from envbuild.records.corpus import DatabaseRecord
 from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.mutants import draw_mutants
-from envbuild.signal.score import FEWEST_VARIANTS, score_question
+from envbuild.signal.score import MIN_VARIANTS, score_question
 from envbuild.signal.tree import Compiler
 from envbuild.sql.execution.session import Session
 
@@ -55,7 +55,7 @@ def measure(rounds: int) -> list[dict[str, object]]:
     whats = (
         "drawing 12 mutants",
         "score on one database",
-        f"score with {FEWEST_VARIANTS} variants, 1 gold a database",
+        f"score with {MIN_VARIANTS} variants, 1 gold a database",
     )
     return [
         {"what": what, "ms_a_gold": round(median(column), 2)}
@@ -76,7 +76,7 @@ def _round(path: Path) -> tuple[float, float, float]:
             assert score.signal_low, score
         scored = time.process_time()
         for gold in GOLDS:
-            variants = open_variants(path, [gold], db_id="shop", count=FEWEST_VARIANTS, seed=0)
+            variants = open_variants(path, [gold], db_id="shop", count=MIN_VARIANTS, seed=0)
             score_question(
                 gold, session=session, schema=schema, variants=variants, compiles=compiles
             )

@@ -21,7 +21,7 @@ from envbuild.sql.connect import quote_name
 from envbuild.sql.execution.session import Session
 from envbuild.train.completions import completion_rewards, reward_record
 from envbuild.train.export import export_manifest
-from envbuild.train.trainer_env import MANIFEST_VARIABLE, Rollouts
+from envbuild.train.trainer_env import MANIFEST_VARIABLE, TrainerEnv
 from tests.cases.databases import asked, python, write_database, write_manifest
 from tests.cases.form import (
     Capability,
@@ -297,7 +297,7 @@ class Trainers(Capability):
         records = [given["record"]] if "record" in given else given["records"]
         manifest = write_manifest(folder, given["databases"], records)
         out = folder / given["target"]
-        exported = export_manifest(out, to=given["target"], rollouts=Rollouts(manifest.root))
+        exported = export_manifest(out, to=given["target"], rollouts=TrainerEnv(manifest.root))
         rows: dict[str, dict[str, Any]] = {}
         for name in exported.files:
             file = out / name
@@ -346,7 +346,7 @@ class Trainers(Capability):
         ]
         if not root.exists():
             write_manifest(root, self.given["databases"], records)
-            export_manifest(root / "trl", to="trl", rollouts=Rollouts(root / "manifest"))
+            export_manifest(root / "trl", to="trl", rollouts=TrainerEnv(root / "manifest"))
         exported = open_parquet(root / "trl" / "train.parquet").read().to_pylist()
         rows_json = [row["env_json"] for row in exported]
         with patch.dict(os.environ, {MANIFEST_VARIABLE: str(root / "manifest")}):

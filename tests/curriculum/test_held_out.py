@@ -12,7 +12,7 @@ from envbuild.train.pool import (
     schema_fingerprint,
     untrainable_rows,
 )
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.curriculum.manifests import manifest_row, write_database, write_manifest
 
 
@@ -84,4 +84,4 @@ def test_a_row_that_must_not_be_trained_on_has_its_reason(tmp_path: Path) -> Non
     manifest = open_manifest(write_manifest(folder, rows))
     reasons = {"a": "shares_schema_with_test", "b": "near_duplicate_of_test", "t": "test_split"}
     assert untrainable_rows(manifest) == reasons
-    assert Rollouts(folder).splits == {"train": ["c"], "test": ["t"]}
+    assert TrainerEnv(folder).splits == {"train": ["c"], "test": ["t"]}

@@ -32,7 +32,7 @@ from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
-from envbuild.train.trainer_env import RERUN_VARIABLE, Rollouts, shared_rollouts
+from envbuild.train.trainer_env import RERUN_VARIABLE, TrainerEnv, shared_trainer_env
 from tests.small_corpus import write_corpus
 
 SHOP = """
@@ -132,7 +132,7 @@ def test_golds_of_another_sqlite_are_refused(manifest: Path, place: str) -> None
     with pytest.raises(CorpusFolderError, match=said):
         Environment.open(manifest)
     with pytest.raises(CorpusFolderError, match=said):
-        Rollouts(manifest)
+        TrainerEnv(manifest)
     assert open_manifest(manifest).row(ROW).gold_sql == GOLD, "reading goes on"
 
 
@@ -221,14 +221,14 @@ def test_adapters_ask_by_a_setting_or_by_the_environment(
     made_by(manifest, "3.40.1")
     store_other_result(manifest)
     with pytest.raises(CorpusFolderError, match="--rerun-golds"):
-        shared_rollouts(manifest)
-    by_setting = shared_rollouts(manifest, rerun_golds=True)
+        shared_trainer_env(manifest)
+    by_setting = shared_trainer_env(manifest, rerun_golds=True)
     monkeypatch.setenv(RERUN_VARIABLE, "1")
-    assert shared_rollouts(manifest) is by_setting
+    assert shared_trainer_env(manifest) is by_setting
     assert score(by_setting.environment("default"), GOLD).reward == 3.0
     monkeypatch.setenv(RERUN_VARIABLE, "perhaps")
     with pytest.raises(ConfigurationError, match="takes 1 or 0"):
-        shared_rollouts(manifest)
+        shared_trainer_env(manifest)
 
 
 def test_commands_that_judge_refuse_and_those_that_read_go_on(

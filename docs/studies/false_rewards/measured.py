@@ -2,7 +2,7 @@
 
 import msgspec
 
-from envbuild.signal.score import FEWEST_MUTANTS, presumed_equivalents
+from envbuild.signal.score import MIN_MUTANTS, presumed_equivalents
 from false_rewards.states import Policy, independent_states
 
 INDEPENDENT = independent_states()
@@ -49,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
         Without the evidence for an upper end both are the lower one.
         """
-        if state not in self.alive or self.mutants < FEWEST_MUTANTS:
+        if state not in self.alive or self.mutants < MIN_MUTANTS:
             return None
         killed = self.mutants - len(self.alive[state])
         judged = self.mutants - len(self.presumed(state))

@@ -14,7 +14,7 @@ from envbuild.engine.fanout import run_shards
 from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, draw_mutants
-from envbuild.signal.score import DEFAULT_VERDICT, FEWEST_VARIANTS, try_mutants
+from envbuild.signal.score import DEFAULT_VERDICT, MIN_VARIANTS, try_mutants
 from envbuild.signal.tree import Compiler
 from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import judge
@@ -100,7 +100,7 @@ def measure_benchmark(
         verdict=REWARD_VERDICT,
         signal_verdict=DEFAULT_VERDICT,
         fillings=max((one.fillings for one in measured), default=0),
-        fillings_needed=FEWEST_VARIANTS,
+        fillings_needed=MIN_VARIANTS,
     )
 
 

@@ -205,7 +205,7 @@ _LONGEST = 2**31 - 1
 _NO_STATEMENT = QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
 
 
-class NotHere(Exception):  # noqa: N818 - no failure: the statement belongs elsewhere
+class NeedsMode(Exception):  # noqa: N818 - no failure: the statement belongs elsewhere
     """A quick run is not enough for the statement; nothing has been decided about it."""
 
 
@@ -259,7 +259,7 @@ class Run:
         self.steps_left = _PREPARE_STEPS
 
     def result(self, sql: str) -> QueryResult:
-        """What the statement came to. Raises NotHere, and UnicodeDecodeError for undecodable text.
+        """The statement's outcome. Raises NeedsMode, and UnicodeDecodeError for undecodable text.
 
         The connection is left as it was found: no handler, authorizer or limit stays behind.
         """
@@ -313,12 +313,12 @@ class Run:
         return True
 
     def _be_watchful(self) -> None:
-        """For a statement of which single steps may last. Raises NotHere where they may for long.
+        """For a statement of which single steps may last. Raises NeedsMode where they may for long.
 
         SQLite's callback comes with jumps only: between two of them every call may run.
         """
         if self.authorizer.unstoppable or self.authorizer.slow_calls > _SLOW_CALLS:
-            raise NotHere
+            raise NeedsMode
         self.steps_a_check = _watchful_steps(self.limits.seconds)
         self.connection.set_progress_handler(self._look, self.steps_a_check)
 
@@ -355,7 +355,7 @@ class Run:
     def _has_filled_files(self) -> bool:
         """A bomb must not fill the disk until SQLite counts, at its end, what it spilled.
 
-        Raises NotHere where the files may be another thread's.
+        Raises NeedsMode where the files may be another thread's.
         """
         held = held_temporary_bytes()
         if self.files_before is None:
@@ -365,7 +365,7 @@ class Run:
         if _is_alone():
             return True
         if self.is_quick:
-            raise NotHere
+            raise NeedsMode
         return False
 
     def _spilled(self) -> QueryResult | None:
@@ -437,7 +437,7 @@ class Run:
         if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
             return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
         if isinstance(error, apsw.TooBigError) and self.is_quick:
-            raise NotHere from None
+            raise NeedsMode from None
         if isinstance(error, apsw.NoMemError):
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
         message = str(error)

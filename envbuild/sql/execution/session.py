@@ -21,7 +21,7 @@ from envbuild.records.execution import Limits, Outcome, QueryResult
 from envbuild.sql.connect import open_image, open_read_only
 from envbuild.sql.execution.policy import Authorizer
 from envbuild.sql.execution.run import (
-    NotHere,
+    NeedsMode,
     Run,
     connect_virtual_tables,
     lossy_rows,
@@ -168,7 +168,7 @@ class Session:
         if not self.isolated:
             try:
                 return self.run_here(sql, limits, deadline=deadline, is_quick=True)
-            except NotHere:
+            except NeedsMode:
                 pass
         if self._worker is None:
             return self.run_here(sql, limits, deadline=deadline, is_quick=False)
@@ -176,7 +176,7 @@ class Session:
         return self._worker.run(sql, limits, seconds=deadline - time.monotonic())
 
     def run_here(self, sql: str, limits: Limits, *, deadline: float, is_quick: bool) -> QueryResult:
-        """The run in this process. Raises NotHere where a quick run is not enough."""
+        """The run in this process. Raises NeedsMode where a quick run is not enough."""
         connection, authorizer = self._connection, self._authorizer
 
         def run() -> Run:

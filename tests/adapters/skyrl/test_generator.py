@@ -19,7 +19,7 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from envbuild.testing.policies import ByteTokenizer
 from envbuild.train.skyrl import register_environment
 from envbuild.train.skyrl_generator import EpisodeGenerator
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.drivers import END, HubLike, chat_template
 from tests.adapters.questions import make_manifest
 from tests.adapters.transcript import GROUP, reference, ticket
@@ -67,7 +67,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def generate(kind: type[SkyRLGymGenerator], manifest: Path, *, conversation: bool) -> Any:
-    rollouts = Rollouts(manifest)
+    rollouts = TrainerEnv(manifest)
     config = GeneratorConfig()
     config.max_turns = 7
     config.batched = False

@@ -30,7 +30,7 @@ import envbuild.train.verl_plugin  # what verl itself loads by the entry point
 from envbuild.env.reward import group_advantages
 from envbuild.train.recipe import load_recipe
 from envbuild.train.schedule import load_schedule
-from envbuild.train.trainer_env import Rollouts
+from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.questions import (
     QUESTIONS,
     call,
@@ -47,13 +47,13 @@ PRESETS = ROOT / "pipelines" / "trainers" / "verl"
 PLAN = make_schedule(steps=2, questions=2, episodes=4, gate_steps=1)
 
 
-class Scene:
+class BoundFrame:
     """A manifest, its verl export, and a tokenizer with a random model beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.manifest = make_manifest(folder / "manifest")
         self.data = export_for(self.manifest, folder / "data", "verl", PLAN)
-        opening = Rollouts(self.manifest).environment("default").new_episode("towns/q0").prompt
+        opening = TrainerEnv(self.manifest).environment("default").new_episode("towns/q0").prompt
         texts = [q for pair in QUESTIONS for q in pair] + [opening, call("run_query", sql="x")]
         self.tokenizer = make_tokenizer(folder / "model", texts)
         make_model(folder / "model", self.tokenizer, seed=0)
@@ -81,8 +81,8 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    return Scene(tmp_path_factory.mktemp("verl"))
+def scene(tmp_path_factory: pytest.TempPathFactory) -> BoundFrame:
+    return BoundFrame(tmp_path_factory.mktemp("verl"))
 
 
 class ScriptedServer:
@@ -105,7 +105,7 @@ class ScriptedServer:
         return TokenOutput(token_ids=ids, log_probs=[-0.25] * len(ids), stop_reason="completed")
 
 
-def dataset(scene: Scene, config: Any) -> RLHFDataset:
+def dataset(scene: BoundFrame, config: Any) -> RLHFDataset:
     return RLHFDataset(
         data_files=[str(scene.data / "train.parquet")],
         tokenizer=scene.tokenizer,
@@ -114,7 +114,7 @@ def dataset(scene: Scene, config: Any) -> RLHFDataset:
     )
 
 
-def test_the_dataset_keeps_the_schedule_and_the_columns(scene: Scene) -> None:
+def test_the_dataset_keeps_the_schedule_and_the_columns(scene: BoundFrame) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     assert len(rows) == 4
@@ -125,7 +125,7 @@ def test_the_dataset_keeps_the_schedule_and_the_columns(scene: Scene) -> None:
     assert rows[0]["reward_model"]["ground_truth"] in dict(QUESTIONS).values()
 
 
-def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: Scene) -> None:
+def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: BoundFrame) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     first = rows[0]
@@ -175,7 +175,7 @@ def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: 
     assert not advantages[output.batch["response_mask"] == 0].any()
 
 
-def test_members_without_a_group_say_so(scene: Scene) -> None:
+def test_members_without_a_group_say_so(scene: BoundFrame) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     server = ScriptedServer(scene.tokenizer, [wrong_answer("SELECT 1"), wrong_answer("SELECT 1")])
@@ -189,7 +189,7 @@ def test_members_without_a_group_say_so(scene: Scene) -> None:
 
 
 def test_verl_finds_the_plugin_and_the_reward_function(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: BoundFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "envbuild" in _agent_loop_registry
     points = importlib.metadata.entry_points(group="verl.plugins")
@@ -210,7 +210,7 @@ def test_verl_finds_the_plugin_and_the_reward_function(
 
 
 @pytest.mark.parametrize("name", ["synsql-token", "synsql-sequence"])
-def test_verl_accepts_what_start_sh_prints(scene: Scene, tmp_path: Path, name: str) -> None:
+def test_verl_accepts_what_start_sh_prints(scene: BoundFrame, tmp_path: Path, name: str) -> None:
     data = tmp_path / "my data"
     data.symlink_to(scene.data)
     folders = {"MANIFEST": str(scene.manifest), "DATA": str(data)}
