@@ -197,7 +197,7 @@ def test_verl_finds_the_plugin_and_the_reward_function(
         assert points["envbuild"].load() is envbuild.train.verl_plugin
     monkeypatch.setenv("ENVBUILD_MANIFEST", str(scene.manifest))
     config = scene.config()
-    path = Path(envbuild.train.verl_plugin.__file__).with_name("reward.py")
+    path = Path(envbuild.train.verl_plugin.__file__).with_name("verl_reward.py")
     OmegaConf.update(config, "reward.custom_reward_function.path", str(path))
     OmegaConf.update(config, "reward.custom_reward_function.name", "compute_score")
     score = get_custom_reward_fn(config)
