@@ -19,8 +19,8 @@ from envbuild.train.layouts import EpisodeSpec
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws, load_schedule, parse_schedule
 from envbuild.train.trainer_env import TrainerEnv
-from tests.curriculum.manifests import manifest_row, write_database, write_manifest
-from tests.curriculum.test_pool import envbuild
+from tests.train.manifests import manifest_row, write_database, write_manifest
+from tests.train.test_pool import envbuild
 
 SMALL = parse_schedule(
     b'name = "small"\nbuckets = ["short", "long"]\npool = [0.5, 0.5]\nsteps = 6\nquestions = 3\n'

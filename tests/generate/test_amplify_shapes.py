@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from envbuild.generate.database import Amplified, amplify_database
 from envbuild.records.signal import AmplifySettings, Gold
-from tests.test_amplify import query
+from tests.generate.test_amplify import query
 
 SHAPES = {
     "text that is not UTF-8": (

@@ -24,7 +24,7 @@ from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
 from envbuild.records.episode import EndedBy, Episode, Sampling, TextRequest
 from envbuild.testing.policies import POLICIES, ByteTokenizer
 from envbuild.testing.server import PolicyServer
-from tests.rollout.waits import note_waits
+from tests.env.waits import note_waits
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 runner = CliRunner()

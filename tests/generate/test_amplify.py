@@ -91,7 +91,7 @@ def test_names_seen_without_repeats_stay_unique_and_no_null_is_invented() -> Non
 
 def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed() -> None:
     program = (
-        "import hashlib; from tests.test_amplify import *;"
+        "import hashlib; from tests.generate.test_amplify import *;"
         "print(hashlib.sha256(amplified(shop_image()).image).hexdigest())"
     )
     digests = {

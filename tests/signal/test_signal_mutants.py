@@ -16,7 +16,7 @@ from envbuild.sql.connect import open_private, open_read_only
 from envbuild.sql.execution.session import Session
 from tests.shared import shared_data
 
-GOLDEN = Path(__file__).parent / "golden" / "mutants"
+GOLDEN = Path(__file__).parents[1] / "golden" / "mutants"
 BY_NAME = {operator.__name__: operator for operator in OPERATORS}
 BLOCKS = [
     pytest.param(path.stem, block.splitlines(), id=f"{path.stem}-{number}")

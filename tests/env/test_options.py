@@ -20,7 +20,7 @@ from envbuild.errors import ConfigurationError
 from envbuild.io.episodes import PARQUET, iter_episodes, read_index
 from envbuild.records.episode import EndedBy, Episode, Sampling
 from envbuild.testing.server import PolicyServer
-from tests.rollout.waits import note_waits
+from tests.env.waits import note_waits
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 ROW = "music/music/0"

@@ -17,7 +17,7 @@ from envbuild.env.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import ChatFormat, EpisodeSettings
 from envbuild.testing.policies import ByteTokenizer
-from tests.episode.shop import TASK, VISIBLE, call, feed_all, query, shop, start, submit
+from tests.env.shop import TASK, VISIBLE, call, feed_all, query, shop, start, submit
 
 __all__ = ["shop"]
 TOKENIZER = ByteTokenizer()

@@ -12,7 +12,7 @@ from envbuild.records.execution import Value
 from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
 from envbuild.signal.variants import DEFAULT_SETTINGS
-from tests.test_amplify import query
+from tests.generate.test_amplify import query
 
 CONDITIONS: list[tuple[str, Value]] = [
     ("x LIKE 'É%'", "école"),

@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.env.episode import TextEpisode
 from envbuild.env.views import ViewCache
-from tests.episode.shop import TASK, call, query, submit
+from tests.env.shop import TASK, call, query, submit
 
 MiB = 1024 * 1024
 EPISODES = 144

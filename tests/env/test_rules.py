@@ -9,7 +9,7 @@ import pytest
 from envbuild.env.prompts import gate_probability, load_preset, normalised
 from envbuild.errors import OperatorError, StateError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
-from tests.episode.shop import call, feed_all, query, shop, start, submit
+from tests.env.shop import call, feed_all, query, shop, start, submit
 
 __all__ = ["shop"]
 COUNT = "SELECT count(*) FROM customer"

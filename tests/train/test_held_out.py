@@ -13,7 +13,7 @@ from envbuild.train.pool import (
     untrainable_rows,
 )
 from envbuild.train.trainer_env import TrainerEnv
-from tests.curriculum.manifests import manifest_row, write_database, write_manifest
+from tests.train.manifests import manifest_row, write_database, write_manifest
 
 
 def schema(**tables: tuple[str, ...]) -> Schema:

@@ -17,7 +17,7 @@ from envbuild.signal.variants import (
     write_variants,
 )
 from envbuild.sql.verdicts import decode_rows
-from tests.test_amplify import GOLDS, query, shop_image
+from tests.generate.test_amplify import GOLDS, query, shop_image
 
 NEVER = "SELECT title FROM shop WHERE size > 5 AND size < 4"
 TIED = "SELECT kind FROM shop LIMIT 1"

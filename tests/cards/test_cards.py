@@ -14,7 +14,7 @@ from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameEr
 from tests.preflight.corpora import ask, build_corpus
 
 BLOCKS = (*GENERAL_BLOCKS, *CORPUS_BLOCKS)
-CARDS = sorted((Path(__file__).parent.parent / "data_cards").glob("*.md"))
+CARDS = sorted((Path(__file__).parents[2] / "data_cards").glob("*.md"))
 SHOP = "CREATE TABLE shop(name, sold); INSERT INTO shop VALUES ('a', 1), ('b', 2), ('c', 3);"
 
 

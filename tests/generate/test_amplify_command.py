@@ -15,7 +15,7 @@ from envbuild.generate.corpus import parse_rows
 from envbuild.io.parquet import read_records
 from envbuild.records.signal import AddedRow, GoldState
 from envbuild.sql.verdicts import decode_rows
-from tests.test_amplify import GOLDS, SHOP
+from tests.generate.test_amplify import GOLDS, SHOP
 
 NEVER = "SELECT title FROM shop WHERE size > 5 AND size < 4"
 

@@ -10,7 +10,7 @@ from envbuild.env.render import cap_text, render_cell, render_rows
 from envbuild.env.tools import TOOLS, Toolbox, check_call, render_tools, tool_schemas
 from envbuild.env.views import open_database
 from envbuild.records.episode import EpisodeSettings, ToolCall
-from tests.episode.shop import VISIBLE, call, query, shop, start
+from tests.env.shop import VISIBLE, call, query, shop, start
 
 __all__ = ["shop"]
 
