@@ -301,6 +301,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`envbuild` and `sqlite`: what ran the queries."""
 
 
+def read_run_record(folder: Path) -> RunRecord | None:
+    """The record of the run in this folder; None where none has begun."""
+    try:
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=RunRecord)
+    except FileNotFoundError:
+        return None
+
+
 def write_run_record(folder: Path, record: RunRecord) -> Path:
     """Writes the record into the run's folder and returns its path."""
     path = folder / FILE

@@ -1,11 +1,13 @@
-"""A training run from one TOML file: `accelerate launch -m envbuild.train.trl_run RUN.toml`.
+"""A training run: `accelerate launch -m envbuild.train.trl_run RUN.toml [NAME=VALUE…]`.
 
-The file picks a recipe, a model, a manifest and its export; everything else has the recipe's or
-TRL's own default. What stands under `[trl]` is handed to `trl.GRPOConfig` as it is.
+The TOML file picks a recipe, a model, a manifest and its export; everything else has the recipe's
+or TRL's own default. A NAME=VALUE behind it replaces what the file says at the top. What stands
+under `[trl]` is handed to `trl.GRPOConfig` as it is.
 """
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,15 @@ from envbuild.env.prompts import load_preset, load_prompts
 from envbuild.errors import ConfigurationError, MissingDependencyError, OperatorError
 from envbuild.records.episode import ChatFormat
 from envbuild.records.manifest import Schedule
+from envbuild.train.export import read_export
 from envbuild.train.recipe import load_recipe
 from envbuild.train.schedule import load_schedule
-from envbuild.train.trainer_env import RunRecord, TrainerEnv, write_run_record
+from envbuild.train.trainer_env import (
+    RunRecord,
+    TrainerEnv,
+    read_run_record,
+    write_run_record,
+)
 from envbuild.train.trl import RolloutFunction, RowEnvironment, env_reward, grpo_arguments
 from envbuild.train.trl_trainer import PublishedTrainer
 
@@ -62,11 +70,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def main(arguments: list[str] | None = None) -> int:
     """Trains as the TOML file says; returns an exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if len(given) != 1:
-        sys.stderr.write("usage: python -m envbuild.train.trl_run RUN.toml\n")
+    if not given:
+        sys.stderr.write("usage: python -m envbuild.train.trl_run RUN.toml [NAME=VALUE…]\n")
         return 2
     try:
-        run = read_run(Path(given[0]))
+        run = read_run(Path(given[0]), given[1:])
         trainer = make_trainer(run)
     except OperatorError as e:
         sys.stderr.write(f"envbuild: {e}\n")
@@ -77,14 +85,39 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def read_run(path: Path) -> Run:
-    """The run a TOML file describes. Raises ConfigurationError where it is wrong."""
+def read_run(path: Path, changes: Sequence[str] = ()) -> Run:
+    """The run a TOML file describes, with these NAME=VALUE in place of its own.
+
+    Raises ConfigurationError where either is wrong.
+    """
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=Run)
+        stated = msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
+        for change in changes:
+            name, given, value = change.partition("=")
+            if not given:
+                raise ConfigurationError(f"expected NAME=VALUE, got {change!r}")
+            stated[name] = value
+        return msgspec.convert(stated, Run, strict=False)
     except OSError as e:
         raise ConfigurationError(f"cannot read {path}: {e.strerror}") from e
-    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise ConfigurationError(f"{path}: {e}") from e
+
+
+def check_data(run: Run, manifest_sha256: str) -> None:
+    """Raises ConfigurationError where the export or the checkpoints are of another manifest."""
+    exported = read_export(Path(run.dataset))
+    if exported is not None and exported.manifest_sha256 != manifest_sha256:
+        raise ConfigurationError(
+            f"{run.dataset} was exported from another manifest than {run.manifest}: run "
+            f"envbuild export {run.manifest} --to trl --out {run.dataset} --replace"
+        )
+    begun = read_run_record(Path(run.output))
+    if begun is not None and begun.manifest_sha256 != manifest_sha256:
+        raise ConfigurationError(
+            f"{run.output} holds a run on another manifest than {run.manifest}: "
+            "choose another output"
+        )
 
 
 def make_trainer(run: Run, *, schedule: Schedule | None = None, **options: Any) -> PublishedTrainer:
@@ -99,6 +132,7 @@ def make_trainer(run: Run, *, schedule: Schedule | None = None, **options: Any) 
     rollouts = TrainerEnv(
         Path(run.manifest), prompts=prompts, chat=run.chat, rerun_golds=run.rerun_golds
     )
+    check_data(run, rollouts.manifest_sha256)
     settings = load_preset(recipe.episode_preset)
     arguments = grpo_arguments(
         recipe, plan, settings, processes=run.processes, per_device=run.per_device

@@ -1,8 +1,12 @@
 #!/bin/sh
 # pipelines/trainers/trl/start.sh [RUN.toml]: schedule, export, train. Needs a GPU for vLLM.
+# MANIFEST, DATA and SCHEDULE reach the run; --print shows its arguments and stops.
 set -eu
-run=${1:-$(dirname "$0")/synsql-token.toml}
-manifest=${MANIFEST:-manifest}
-envbuild pool "$manifest" --schedule "${SCHEDULE:-synsql}" --write || [ $? -eq 1 ] # 1: a bucket is short
-envbuild export "$manifest" --to trl --out "${DATA:-data/trl}"
-exec accelerate launch --num_processes "${PROCESSES:-1}" -m envbuild.train.trl_run "$run"
+here=$(dirname "$0")
+to=trl
+. "$here/../prepare.sh"
+[ "${1:-}" = --print ] && { print=yes; shift; } || print=
+set -- "${1:-$here/synsql-token.toml}" "manifest=$manifest" "dataset=$data" "schedule=$schedule"
+if [ -n "$print" ]; then printf '%s\n' "$@"; exit; fi
+prepare
+exec accelerate launch --num_processes "${PROCESSES:-1}" -m envbuild.train.trl_run "$@"

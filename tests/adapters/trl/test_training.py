@@ -57,7 +57,7 @@ CPU = {
 }
 
 
-class BoundFrame:
+class TinyRun:
     """A manifest, its export and a random model, in one folder."""
 
     def __init__(self, folder: Path, plan: Schedule, manifest: Path | None = None) -> None:
@@ -83,8 +83,8 @@ class BoundFrame:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> BoundFrame:
-    return BoundFrame(tmp_path, PLAN)
+def scene(tmp_path: Path) -> TinyRun:
+    return TinyRun(tmp_path, PLAN)
 
 
 Policy = Callable[[str, int], Sequence[str]]
@@ -141,7 +141,7 @@ def mixed(row_id: str, number: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("recipe", ["synsql-token", "synsql-sequence"])
-def test_three_steps_have_the_loss_computed_by_hand(scene: BoundFrame, recipe: str) -> None:
+def test_three_steps_have_the_loss_computed_by_hand(scene: TinyRun, recipe: str) -> None:
     three_steps_by_hand(scene, recipe, mixed)
 
 
@@ -149,7 +149,7 @@ def test_three_steps_have_the_loss_computed_by_hand(scene: BoundFrame, recipe: s
 def test_the_demo_manifest_trains_with_the_loss_computed_by_hand(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "envbuild", "demo", "--out", str(tmp_path / "demo"), "--quiet"]
     subprocess.run(command, check=True, capture_output=True)
-    scene = BoundFrame(tmp_path, PLAN, tmp_path / "demo" / "manifest")
+    scene = TinyRun(tmp_path, PLAN, tmp_path / "demo" / "manifest")
     rows = TrainerEnv(scene.manifest).manifest
 
     def policy(row_id: str, number: int) -> Sequence[str]:
@@ -162,7 +162,7 @@ def test_the_demo_manifest_trains_with_the_loss_computed_by_hand(tmp_path: Path)
     three_steps_by_hand(scene, "synsql-token", policy)
 
 
-def three_steps_by_hand(scene: BoundFrame, recipe: str, policy: Policy) -> None:
+def three_steps_by_hand(scene: TinyRun, recipe: str, policy: Policy) -> None:
     trainer = make_trainer(scene.run(recipe), schedule=PLAN)
     scripted(trainer, policy, offset=0.1)
     by_hand: list[float] = []
@@ -235,7 +235,7 @@ def loss_by_hand(trainer: PublishedTrainer, model: Any, inputs: dict[str, Any]) 
     return float((token_loss * mask).sum() / recipe.loss_divisor / len(said))
 
 
-def test_the_mask_covers_what_was_sampled_and_nothing_else(scene: BoundFrame) -> None:
+def test_the_mask_covers_what_was_sampled_and_nothing_else(scene: TinyRun) -> None:
     trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
     scripted(trainer, mixed)
     seen: list[dict[str, Any]] = []
@@ -254,7 +254,7 @@ def test_the_mask_covers_what_was_sampled_and_nothing_else(scene: BoundFrame) ->
                 assert text.startswith("<think>\nLet me look.\n</think>")
 
 
-def test_tokens_without_a_logprob_leave_the_loss_and_are_counted(scene: BoundFrame) -> None:
+def test_tokens_without_a_logprob_leave_the_loss_and_are_counted(scene: TinyRun) -> None:
     trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
     scripted(trainer, mixed)
     generate = trainer._generate_single_turn
@@ -274,7 +274,7 @@ def test_tokens_without_a_logprob_leave_the_loss_and_are_counted(scene: BoundFra
     assert math.isfinite(entry["loss"]) and math.isfinite(entry["grad_norm"])
 
 
-def test_flat_groups_are_rolled_out_anew_twice_and_no_more(scene: BoundFrame) -> None:
+def test_flat_groups_are_rolled_out_anew_twice_and_no_more(scene: TinyRun) -> None:
     trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
     asked: dict[str, int] = {}
 
@@ -290,7 +290,7 @@ def test_flat_groups_are_rolled_out_anew_twice_and_no_more(scene: BoundFrame) ->
     assert entry["groups/flat"] == 0.5 and entry["groups/attempts"] == 2.5
 
 
-def test_unscored_and_flat_batches_train_nothing_but_the_kl(scene: BoundFrame) -> None:
+def test_unscored_and_flat_batches_train_nothing_but_the_kl(scene: TinyRun) -> None:
     trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
     scripted(trainer, lambda row_id, number: wrong_answer("SELEC"))
     trainer.train()
@@ -298,7 +298,7 @@ def test_unscored_and_flat_batches_train_nothing_but_the_kl(scene: BoundFrame) -
 
 
 def test_beta_follows_the_kl_and_survives_a_checkpoint_with_its_reference(
-    scene: BoundFrame,
+    scene: TinyRun,
 ) -> None:
     plan = PLAN
     options = {
@@ -335,7 +335,7 @@ def replaced(record: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(record, **changes)
 
 
-def test_a_random_policy_trains_through_real_generation(scene: BoundFrame) -> None:
+def test_a_random_policy_trains_through_real_generation(scene: TinyRun) -> None:
     trainer = make_trainer(scene.run(), schedule=PLAN)
     short_turns(trainer)
     trainer.train()
@@ -344,7 +344,7 @@ def test_a_random_policy_trains_through_real_generation(scene: BoundFrame) -> No
     assert entry["tier/invalid"] == 1.0 and entry["groups/attempts"] == 3.0
 
 
-def test_a_memorised_policy_earns_three_through_the_real_loop(scene: BoundFrame) -> None:
+def test_a_memorised_policy_earns_three_through_the_real_loop(scene: TinyRun) -> None:
     tokenizer = HubTokenizer(scene.tokenizer)
     rollouts = TrainerEnv(scene.manifest, prompts=load_prompts(scene.prompts))
     dialogues = []
@@ -380,7 +380,7 @@ def short_turns(trainer: PublishedTrainer, tokens: int = 12) -> None:
     }
 
 
-def test_what_does_not_fit_is_refused(scene: BoundFrame) -> None:
+def test_what_does_not_fit_is_refused(scene: TinyRun) -> None:
     with pytest.raises(ConfigurationError, match="its part of a step"):
         make_trainer(scene.run(gradient_accumulation_steps=3), schedule=PLAN)
     with pytest.raises(ConfigurationError, match="another manifest"):

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("trl", reason="tests/adapters/run.sh trl")
 
-from tests.adapters.trl.test_training import PLAN, BoundFrame
+from tests.adapters.trl.test_training import PLAN, TinyRun
 
 PROGRAM = """
 import json, sys
@@ -105,7 +105,7 @@ def test_a_shared_engine_answers_each_process_its_own_episodes(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_two_processes_agree(tmp_path: Path) -> None:
-    scene = BoundFrame(tmp_path, PLAN)
+    scene = TinyRun(tmp_path, PLAN)
     run = scene.run(max_steps=2)
     config = tmp_path / "run.json"
     config.write_text(json.dumps({**msgspec.to_builtins(run), "processes": 2}))

@@ -47,7 +47,7 @@ PRESETS = ROOT / "pipelines" / "trainers" / "verl"
 PLAN = make_schedule(steps=2, questions=2, episodes=4, gate_steps=1)
 
 
-class BoundFrame:
+class TinyRun:
     """A manifest, its verl export, and a tokenizer with a random model beside it."""
 
     def __init__(self, folder: Path) -> None:
@@ -81,8 +81,8 @@ class BoundFrame:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> BoundFrame:
-    return BoundFrame(tmp_path_factory.mktemp("verl"))
+def scene(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+    return TinyRun(tmp_path_factory.mktemp("verl"))
 
 
 class ScriptedServer:
@@ -105,7 +105,7 @@ class ScriptedServer:
         return TokenOutput(token_ids=ids, log_probs=[-0.25] * len(ids), stop_reason="completed")
 
 
-def dataset(scene: BoundFrame, config: Any) -> RLHFDataset:
+def dataset(scene: TinyRun, config: Any) -> RLHFDataset:
     return RLHFDataset(
         data_files=[str(scene.data / "train.parquet")],
         tokenizer=scene.tokenizer,
@@ -114,7 +114,7 @@ def dataset(scene: BoundFrame, config: Any) -> RLHFDataset:
     )
 
 
-def test_the_dataset_keeps_the_schedule_and_the_columns(scene: BoundFrame) -> None:
+def test_the_dataset_keeps_the_schedule_and_the_columns(scene: TinyRun) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     assert len(rows) == 4
@@ -125,7 +125,7 @@ def test_the_dataset_keeps_the_schedule_and_the_columns(scene: BoundFrame) -> No
     assert rows[0]["reward_model"]["ground_truth"] in dict(QUESTIONS).values()
 
 
-def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: BoundFrame) -> None:
+def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: TinyRun) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     first = rows[0]
@@ -175,7 +175,7 @@ def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: 
     assert not advantages[output.batch["response_mask"] == 0].any()
 
 
-def test_members_without_a_group_say_so(scene: BoundFrame) -> None:
+def test_members_without_a_group_say_so(scene: TinyRun) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     server = ScriptedServer(scene.tokenizer, [wrong_answer("SELECT 1"), wrong_answer("SELECT 1")])
@@ -189,7 +189,7 @@ def test_members_without_a_group_say_so(scene: BoundFrame) -> None:
 
 
 def test_verl_finds_the_plugin_and_the_reward_function(
-    scene: BoundFrame, monkeypatch: pytest.MonkeyPatch
+    scene: TinyRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "envbuild" in _agent_loop_registry
     points = importlib.metadata.entry_points(group="verl.plugins")
@@ -210,7 +210,7 @@ def test_verl_finds_the_plugin_and_the_reward_function(
 
 
 @pytest.mark.parametrize("name", ["synsql-token", "synsql-sequence"])
-def test_verl_accepts_what_start_sh_prints(scene: BoundFrame, tmp_path: Path, name: str) -> None:
+def test_verl_accepts_what_start_sh_prints(scene: TinyRun, tmp_path: Path, name: str) -> None:
     data = tmp_path / "my data"
     data.symlink_to(scene.data)
     folders = {"MANIFEST": str(scene.manifest), "DATA": str(data)}

@@ -1,0 +1,59 @@
+"""The run files as `start.sh` hands them on, taken by TRL's own configuration."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl", reason="TRL has an environment of its own: tests/adapters/run.sh trl")
+
+from trl import GRPOConfig
+
+from envbuild.env.prompts import load_preset
+from envbuild.errors import ConfigurationError
+from envbuild.train.recipe import load_recipe
+from envbuild.train.schedule import load_schedule
+from envbuild.train.trainer_env import TrainerEnv
+from envbuild.train.trl import grpo_arguments
+from envbuild.train.trl_run import Run, check_data, read_run
+from tests.adapters.questions import export_for, make_manifest, make_schedule
+
+FOLDER = Path(__file__).parents[3] / "pipelines" / "trainers" / "trl"
+NEEDS_A_GPU = {"bf16", "use_vllm", "optim"}
+
+
+@pytest.mark.parametrize("name", ["synsql-token", "synsql-sequence"])
+def test_trl_takes_what_start_sh_prints(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANIFEST", "/pool/manifest")
+    monkeypatch.setenv("DATA", "/pool/trl")
+    command = ["sh", str(FOLDER / "start.sh"), "--print", str(FOLDER / f"{name}.toml")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    run = read_run(Path(printed[0]), printed[1:-1])
+    assert (run.manifest, run.dataset, run.schedule) == ("/pool/manifest", "/pool/trl", "synsql")
+    recipe, plan = load_recipe(run.recipe), load_schedule(run.schedule)
+    arguments = grpo_arguments(
+        recipe,
+        plan,
+        load_preset(recipe.episode_preset),
+        processes=run.processes,
+        per_device=run.per_device,
+    )
+    own = {key: value for key, value in run.trl.items() if key not in NEEDS_A_GPU}
+    given = {**arguments, "output_dir": "out", **own, "use_cpu": True, "bf16": False}
+    configuration = GRPOConfig(**given)
+    assert configuration.weight_decay == 0
+    assert set(run.trl) <= set(vars(configuration))
+
+
+def test_what_is_of_another_manifest_is_refused(tmp_path: Path) -> None:
+    plan = make_schedule(steps=1, questions=2, episodes=4)
+    manifest = make_manifest(tmp_path / "manifest")
+    data = export_for(manifest, tmp_path / "data", "trl", plan)
+    run = Run(
+        recipe="synsql-token", manifest=str(manifest), dataset=str(data), output=str(tmp_path)
+    )
+    check_data(run, TrainerEnv(manifest).manifest_sha256)
+    with pytest.raises(ConfigurationError, match="exported from another manifest"):
+        check_data(run, "0" * 64)
+    with pytest.raises(ConfigurationError, match="NAME=VALUE"):
+        read_run(FOLDER / "synsql-token.toml", ["manifest"])
