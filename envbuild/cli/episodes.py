@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from envbuild.env.environment import Environment
+    from envbuild.env.tools import Tool
     from envbuild.io.episodes import EpisodeJournal
     from envbuild.records.episode import Episode, RewardBreakdown, Sampling, TextRequest
     from envbuild.records.execution import QueryResult
@@ -449,7 +450,7 @@ def _take_turns(environment: Environment, tell: Callable[[str], None]) -> None:
         if not line or word in ("quit", "exit"):
             environment.leave("left before the end")
         elif word == "help":
-            tell(HELP)
+            tell(play_help())
         elif word == "prompt":
             tell(request.context)
         elif request.kind != "final" and _is_unknown(line):
@@ -480,38 +481,38 @@ def _show_end(episode: Episode, reward: RewardBreakdown) -> None:
     print_table(("part", "value"), parts)
 
 
-_WORDS = {
-    "tables": ("list_tables", ()),
-    "describe": ("describe_table", ("table_name",)),
-    "keys": ("foreign_keys", ("table_name",)),
-    "path": ("join_path", ("table_a", "table_b")),
-    "sample": ("sample_rows", ("table_name", "limit")),
-    "distinct": ("distinct_values", ("table_name", "column_name", "limit")),
-    "sql": ("run_query", ("sql",)),
-    "submit": ("submit_sql", ("sql",)),
-}
-"""Shorthand word -> the tool it calls, and what its operands are, in order."""
+_OPERANDS = {"table_name": "TABLE", "table_a": "TABLE", "table_b": "TABLE"} | {
+    "column_name": "COLUMN", "limit": "N", "sql": "QUERY",
+}  # fmt: skip
 
-HELP = """\
-tables                       every table
-describe TABLE               its CREATE TABLE statement
-keys [TABLE]                 foreign keys
-path TABLE TABLE             the chain of joins between two tables
-sample TABLE [N]             a few rows
-distinct TABLE COLUMN [N]    distinct values
-sql QUERY                    run a query
-submit QUERY                 answer, and end the episode
-prompt                       what an agent is told at the start
-help, quit                   this list; leave
-A JSON call, or several, is taken as it is. Names with blanks go in quotes."""
+
+def play_help() -> str:
+    """What may be typed, a line each."""
+    lines = [(_usage(tool), tool.typed) for tool in _tools_by_word().values()]
+    lines += [("prompt", "what an agent is told at the start")]
+    lines += [("help, quit", "this list; leave")]
+    shown = "\n".join(f"{usage:<28} {text}" for usage, text in lines)
+    return f"{shown}\nA JSON call, or several, is taken as it is. Names with blanks go in quotes."
+
+
+def _usage(tool: Tool) -> str:
+    names = [(_OPERANDS[one.name], one.required) for one in tool.arguments]
+    return " ".join((tool.word, *(name if needed else f"[{name}]" for name, needed in names)))
+
+
+def _tools_by_word() -> dict[str, Tool]:
+    from envbuild.env.tools import TOOLS
+
+    return {tool.word: tool for tool in TOOLS}
 
 
 def completion_of(line: str) -> str:
     """The completion a typed line stands for; a line of another form is returned as it is."""
     word, _, rest = line.strip().partition(" ")
-    if word.lower() not in _WORDS:
+    tool = _tools_by_word().get(word.lower())
+    if tool is None:
         return line
-    tool, names = _WORDS[word.lower()]
+    names = tuple(argument.name for argument in tool.arguments)
     if names == ("sql",):
         operands = [rest.strip()]
     else:
@@ -525,13 +526,13 @@ def completion_of(line: str) -> str:
     limit = arguments.get("limit")
     if isinstance(limit, str) and limit.lstrip("-").isdigit():
         arguments["limit"] = int(limit)
-    return jsons.dumps({"tool": tool, "args": arguments}, ensure_ascii=False)
+    return jsons.dumps({"tool": tool.name, "args": arguments}, ensure_ascii=False)
 
 
 def _is_unknown(line: str) -> bool:
     """Whether a line is neither one of the words nor anything that an agent would have written."""
     word = line.strip().partition(" ")[0].lower()
-    return word not in _WORDS and "{" not in line and "<" not in line
+    return word not in _tools_by_word() and "{" not in line and "<" not in line
 
 
 def ask(

@@ -2,7 +2,7 @@
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,11 +29,18 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool as the policy sees it."""
+    """One tool: what the policy sees, what a person types, and what an evaluation counts."""
 
     name: str
+    """`Toolbox._NAME` runs it."""
     text: str
     arguments: tuple[Argument, ...] = ()
+    word: str
+    """What a person types for it in `envbuild play`, the arguments behind it in order."""
+    typed: str
+    """What `play`'s help says of it."""
+    opens_table: bool = False
+    """A successful call has looked into the table it names."""
 
     @property
     def signature(self) -> str:
@@ -47,24 +54,45 @@ _LIMIT = Argument(
     name="limit", type="integer", text="how many at most, 1 to {most_rows}", required=False
 )
 TOOLS: tuple[Tool, ...] = (
-    Tool(name="list_tables", text="Every table name."),
-    Tool(name="describe_table", text="A table's CREATE TABLE statement.", arguments=(_TABLE,)),
+    Tool(name="list_tables", word="tables", typed="every table", text="Every table name."),
+    Tool(
+        name="describe_table",
+        word="describe",
+        typed="its CREATE TABLE statement",
+        opens_table=True,
+        text="A table's CREATE TABLE statement.",
+        arguments=(_TABLE,),
+    ),
     Tool(
         name="foreign_keys",
+        word="keys",
+        typed="foreign keys",
         text="Foreign keys as child.column -> parent.column, of one table or of all.",
         arguments=(msgspec.structs.replace(_TABLE, required=False),),
     ),
     Tool(
         name="join_path",
+        word="path",
+        typed="the chain of joins between two tables",
         text="The shortest chain of foreign-key joins between two tables.",
         arguments=(
             msgspec.structs.replace(_TABLE, name="table_a"),
             msgspec.structs.replace(_TABLE, name="table_b"),
         ),
     ),
-    Tool(name="sample_rows", text="A few rows of a table.", arguments=(_TABLE, _LIMIT)),
+    Tool(
+        name="sample_rows",
+        word="sample",
+        typed="a few rows",
+        opens_table=True,
+        text="A few rows of a table.",
+        arguments=(_TABLE, _LIMIT),
+    ),
     Tool(
         name="distinct_values",
+        word="distinct",
+        typed="distinct values",
+        opens_table=True,
         text="Distinct values of a column.",
         arguments=(
             _TABLE,
@@ -74,11 +102,15 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="run_query",
+        word="sql",
+        typed="run a query",
         text="Runs one read-only SQL query and shows its first rows.",
         arguments=(Argument(name="sql", type="string", text="a SELECT statement"),),
     ),
     Tool(
         name="submit_sql",
+        word="submit",
+        typed="answer, and end the episode",
         text="Records your final SQL query and ends the episode.",
         arguments=(Argument(name="sql", type="string", text="the final SELECT statement"),),
     ),
@@ -179,7 +211,7 @@ class Toolbox:
     def run(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
         """What a call with valid arguments came to. Raises KeyError for another tool's name."""
         try:
-            done = _TOOLS[tool](self, **arguments)
+            done: ToolCall = getattr(self, f"_{_BY_NAME[tool].name}")(**arguments)
         except _RefusedError as e:
             done = ToolCall(tool=tool, result=f"Error: {e}", failed=True)
         result = cap_text(done.result, self.settings.observation_characters)
@@ -301,15 +333,6 @@ class _RefusedError(Exception):
 
 
 _RAN = (Outcome.OK, Outcome.TRUNCATED)
-_TOOLS: dict[str, Callable[..., ToolCall]] = {
-    "list_tables": Toolbox._list_tables,
-    "describe_table": Toolbox._describe_table,
-    "foreign_keys": Toolbox._foreign_keys,
-    "join_path": Toolbox._join_path,
-    "sample_rows": Toolbox._sample_rows,
-    "distinct_values": Toolbox._distinct_values,
-    "run_query": Toolbox._run_query,
-}
 
 
 def _lines(keys: Any) -> str:

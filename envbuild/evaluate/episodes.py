@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from envbuild.env.reward import can_judge
+from envbuild.env.tools import TOOLS
 from envbuild.errors import GoldError
 from envbuild.evaluate.predicted import explain
 from envbuild.evaluate.statistics import share_of
@@ -145,7 +146,7 @@ def _mean(values: Iterable[float]) -> float:
 # What an episode looked at: gold tables it opened, and the ledger of the gold's literals.
 
 
-OPENING_TOOLS = frozenset(("describe_table", "sample_rows", "distinct_values"))
+OPENING_TOOLS = frozenset(tool.name for tool in TOOLS if tool.opens_table)
 ANSWERS = frozenset(("submit_sql",))
 UNKNOWN_VALUE = "'\u241fno such value\u241f'"
 """An SQL string that no data holds."""
