@@ -85,7 +85,13 @@ for mode, live in json.loads(sys.argv[1]):
     asked.clear(); limits.clear()
 with open(f"{sys.argv[2]}.{rank}", "w") as file:
     json.dump(seen, file)
-accelerator.end_training()
+"""
+
+END = """
+import os
+import torch.distributed
+torch.distributed.barrier()
+os._exit(0)  # both have written; gloo's threads may abort a process that is taken down in order
 """
 
 
@@ -119,7 +125,7 @@ def test_two_processes_agree(tmp_path: Path) -> None:
 def launch(folder: Path, program: str, *arguments: str) -> None:
     """Runs a program as two processes of one group, on a port of torch's own choice."""
     path = folder / "program.py"
-    path.write_text(program)
+    path.write_text(program + END)
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2")
     launched = subprocess.run(
         [*launcher, str(path), *arguments], capture_output=True, text=True, timeout=900, check=False
