@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from envbuild.cli.app import COMMANDS as GROUPS
 from envbuild.cli.app import app
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
-COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+COMMANDS = sorted(entry.partition(":")[2] for group in GROUPS.values() for entry in group)
 TABLE = sorted(re.findall(r"^\| `([a-z-]+)` \|", README, flags=re.MULTILINE))
 
 runner = CliRunner()
@@ -42,3 +43,10 @@ def test_the_usage_line_says_once_that_an_argument_repeats() -> None:
     for command in COMMANDS:
         usage = runner.invoke(app, [command, "--help"]).stdout.split("\n\n")[0]
         assert "...}..." not in usage and "...]]..." not in usage, usage
+
+
+def test_help_lists_every_command_with_its_first_sentence() -> None:
+    shown = " ".join(runner.invoke(app, ["--help"]).stdout.split())
+    for command in COMMANDS:
+        sentence = runner.invoke(app, [command, "--help"]).stdout.split("\n\n")[1]
+        assert f"{command} {' '.join(sentence.split())}" in shown

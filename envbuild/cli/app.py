@@ -1,15 +1,23 @@
-"""The `envbuild` command: registers every command, turns errors into exit codes."""
+"""The `envbuild` command: its commands by group, errors turned into exit codes."""
 
+import ast
 import errno
 import importlib
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import signature
+from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from envbuild import __version__
+from envbuild.cli.options import with_options
 from envbuild.cli.output import (
     BUG,
     INTERRUPTED,
@@ -23,38 +31,79 @@ from envbuild.cli.output import (
 )
 from envbuild.errors import EnvbuildError
 
-_MODULES = (
-    "data",
-    "preflight",
-    "questions",
-    "episodes",
-    "reports",
-    "run",
-)
 RESUMED = frozenset(("amplify", "demo", "manifest", "materialize", "rollout", "run"))
 """Commands that go on where an interrupted call of them stopped."""
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "Start here": ("run:demo", "episodes:play", "run:run"),
+    "Data": ("data:materialize", "preflight:preflight", "data:amplify"),
+    "Question pool": (
+        "questions:buckets",
+        "questions:sample",
+        "questions:manifest",
+        "questions:pool",
+        "questions:export",
+    ),
+    "Episodes": ("episodes:rollout", "episodes:score", "episodes:view", "episodes:ask"),
+    "Reports": ("reports:evaluate", "reports:compare", "questions:ladder", "reports:card"),
+    "Expert": ("episodes:serve", "data:pack", "data:synth"),
+}
+"""The groups that --help shows, each command as module:function below envbuild.cli.
+
+In the order of the chain within a group. A module is imported when a command of it is called.
+"""
 
 
-class WholeSentences(TyperGroup):
-    """The list of commands with each first sentence whole: wrapped, where typer would cut it."""
+def load_command(name: str) -> Callable[..., None]:
+    """The function behind a command, its settings record spread out as options."""
+    where = next(entry for group in COMMANDS.values() for entry in group if _named(entry) == name)
+    function: Callable[..., None] = getattr(
+        importlib.import_module(f"envbuild.cli.{where.partition(':')[0]}"), name
+    )
+    return with_options(function) if "settings" in signature(function).parameters else function
 
-    def format_commands(self, ctx, formatter):  # type: ignore[no-untyped-def]  # typer's own classes
-        """Writes the list."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        shown = [
-            (name, command.get_short_help_str(limit=400))
-            for name, command in sorted(commands, key=lambda pair: pair[0])
-            if command is not None and not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(shown)
+
+def _named(entry: str) -> str:
+    return entry.partition(":")[2]
+
+
+class CommandTable(TyperGroup):
+    """The commands by group, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every name, in the order of --help."""
+        return [_named(entry) for group in COMMANDS.values() for entry in group]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None where there is none."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        info = CommandInfo(name=cmd_name, callback=load_command(cmd_name))
+        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section a group, each command's first sentence whole."""
+        for group, entries in COMMANDS.items():
+            with formatter.section(group):
+                formatter.write_dl([(_named(entry), _first_sentence(entry)) for entry in entries])
+
+
+def _first_sentence(entry: str) -> str:
+    """What a command does, read from its source: --help imports no command."""
+    module, _, name = entry.partition(":")
+    body = _read_module(module).body
+    function = next(n for n in body if isinstance(n, ast.FunctionDef) and n.name == name)
+    return " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
+
+
+@cache
+def _read_module(name: str) -> ast.Module:
+    return ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
 
 
 app = typer.Typer(
     name="envbuild",
-    cls=WholeSentences,
+    cls=CommandTable,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     help="Training databases, question pools and environments for text-to-SQL agents.",
 )
@@ -75,10 +124,6 @@ def _root(
     ),
 ) -> None:
     pass
-
-
-for _module in _MODULES:
-    importlib.import_module(f"envbuild.cli.{_module}").register(app)
 
 
 def main() -> None:

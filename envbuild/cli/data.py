@@ -1,9 +1,8 @@
 """Commands that make corpora: materialize, pack, synth, amplify."""
 
-from __future__ import annotations
-
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -19,7 +18,6 @@ from envbuild.cli.options import (
     WorkersOption,
     folder_option,
     parse_shard_option,
-    with_options,
 )
 from envbuild.cli.output import (
     FINDINGS,
@@ -33,27 +31,20 @@ from envbuild.cli.output import (
     say,
     warn,
 )
+from envbuild.corpora.folder import open_corpora
+from envbuild.corpora.source import Source, read_sources
+from envbuild.corpora.synthetic.shapes import write_shape
+from envbuild.errors import UsageError
+from envbuild.generate.corpus import amplify_corpus, parse_rows
+from envbuild.io.json_stream import RawRecord, iter_json
+from envbuild.io.parquet import iter_records
+from envbuild.materialize.corpus import CorpusSummary, build_corpus
+from envbuild.materialize.pack import pack_databases
 from envbuild.pipeline.config import MaterializeOptions
 from envbuild.records.corpus import counted
-
-if TYPE_CHECKING:
-    from envbuild.corpora.source import Source
-    from envbuild.materialize.corpus import CorpusSummary
-    from envbuild.records.signal import CorpusGrowth
+from envbuild.records.signal import AmplifySettings, CorpusGrowth, GoldState
 
 _SHOWN_REASONS, _SHOWN_GOLDS = 8, 10
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    example = "Example: envbuild materialize SynSQL-2.5M/ BIRD/dev_20240627/ --out corpus/"
-    app.command(epilog=example)(with_options(materialize))
-    example = "Example: envbuild pack BIRD/dev_20240627/dev_databases/ --out payloads/"
-    app.command(epilog=example)(pack)
-    example = "Example: envbuild synth sqale --databases 200 --out synthetic/ --seed 1"
-    app.command(epilog=example)(synth)
-    example = "Example: envbuild amplify corpus/ --rows 30:70 --guided --out corpus-dense/"
-    app.command(epilog=example)(amplify)
 
 
 def materialize(
@@ -79,12 +70,9 @@ def materialize(
     """Row payloads or ready SQLite files become databases with a catalogue and questions.
 
     Run the same command again after an interruption: it resumes.
-    """
-    import dataclasses
 
-    from envbuild.corpora.source import read_sources
-    from envbuild.errors import UsageError
-    from envbuild.materialize.corpus import build_corpus
+    Example: envbuild materialize SynSQL-2.5M/ BIRD/dev_20240627/ --out corpus/
+    """
 
     name, revision = settings.name or None, settings.revision
     sources = read_sources(source, settings.reader, split=settings.split)
@@ -145,7 +133,6 @@ def _why_no_questions(summary: CorpusSummary, source: Source) -> str:
     file = next((file for file in source.files if file.suffix in (".json", ".jsonl")), None)
     if file is None:
         return f"{said}: rejects.parquet says why"
-    from envbuild.io.json_stream import RawRecord, iter_json
 
     keys = ", ".join(next(iter_json(file, RawRecord), {})) or "none"
     return (
@@ -187,8 +174,9 @@ def pack(
     """SQLite files become row payload Parquet: the inverse of materialize.
 
     Materializing the result gives the same tables, rows and types, blobs included.
+
+    Example: envbuild pack BIRD/dev_20240627/dev_databases/ --out payloads/
     """
-    from envbuild.materialize.pack import pack_databases
 
     with progress("pack", quiet=quiet) as bar:
         packed = pack_databases(
@@ -220,8 +208,9 @@ def synth(
     """Writes a synthetic source, shaped and laid out like a real corpus.
 
     Its gold queries ask for values that are there, so their results mean something.
+
+    Example: envbuild synth sqale --databases 200 --out synthetic/ --seed 1
     """
-    from envbuild.corpora.synthetic.shapes import write_shape
 
     made = write_shape(shape, out, databases=databases, seed=seed)
 
@@ -268,10 +257,9 @@ def amplify(
 
     Every original row stays as it is; added rows are listed in added_rows.parquet. Exit 1
     when a gold query still returns nothing.
+
+    Example: envbuild amplify corpus/ --rows 30:70 --guided --out corpus-dense/
     """
-    from envbuild.corpora.folder import open_corpora
-    from envbuild.generate.corpus import amplify_corpus, parse_rows
-    from envbuild.records.signal import AmplifySettings
 
     low, high = parse_rows(rows)
     settings = AmplifySettings(
@@ -337,8 +325,6 @@ def _show_grown(grown: list[CorpusGrowth], empty: dict[str, list[str]]) -> None:
 
 def _empty_golds(growth: CorpusGrowth) -> list[str]:
     """`db_id/question_id` of every gold that still returns nothing."""
-    from envbuild.io.parquet import iter_records
-    from envbuild.records.signal import GoldState
 
     states = iter_records(Path(growth.root) / "amplified_golds.parquet", GoldState)
     return [f"{state.db_id}/{state.question_id}" for state in states if state.rows_after == 0]

@@ -1,14 +1,17 @@
 """Commands over episodes: rollout, score, view, play, ask, serve."""
 
-from __future__ import annotations
-
+import asyncio
 import json as jsons
 import os
 import shlex
 import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 from typer import Option
 
@@ -33,23 +36,43 @@ from envbuild.cli.options import (
     folder_option,
 )
 from envbuild.cli.output import emit, end, print_table, progress, say, warn
-from envbuild.errors import UsageError
+from envbuild.env.agent import Agent
+from envbuild.env.client import CompletionsClient, ServerGenerate
+from envbuild.env.environment import Environment
+from envbuild.env.prompts import load_preset, load_prompts
+from envbuild.env.rollout import (
+    REWARDS_FILE,
+    choose_rows,
+    recorded_settings,
+    render_episodes,
+    run_rollouts,
+    score_groups,
+    write_rewards,
+)
+from envbuild.env.tools import TOOLS, Tool
+from envbuild.env.views import open_database
+from envbuild.errors import CorpusFolderError, UsageError
+from envbuild.evaluate.runs import manifest_of
+from envbuild.io.episodes import EpisodeJournal, check_episodes, iter_episodes
+from envbuild.io.files import sha256_file, write_text
+from envbuild.io.parquet import iter_records
+from envbuild.manifest.layout import ROWS_FILE
+from envbuild.manifest.read import open_manifest
 from envbuild.records.corpus import counted, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from envbuild.env.environment import Environment
-    from envbuild.env.tools import Tool
-    from envbuild.io.episodes import EpisodeJournal
-    from envbuild.records.episode import Episode, RewardBreakdown, Sampling, TextRequest
-    from envbuild.records.execution import QueryResult
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (rollout, score, view, play, ask, serve):
-        app.command()(command)
+from envbuild.records.episode import (
+    EVALUATION_SAMPLING,
+    EndedBy,
+    Episode,
+    EpisodeSettings,
+    RewardBreakdown,
+    RewardSettings,
+    Sampling,
+    TextRequest,
+    Tier,
+)
+from envbuild.records.execution import QueryResult, Verdict
+from envbuild.sql.connect import VERSIONS
+from envbuild.sql.verdicts import row_equality
 
 
 def rollout(
@@ -94,14 +117,6 @@ def rollout(
 
     Example: envbuild rollout manifest/ --base-url http://127.0.0.1:8000/v1 --model NAME
     """
-    import asyncio
-
-    import msgspec
-
-    from envbuild.env.client import CompletionsClient
-    from envbuild.env.rollout import choose_rows
-    from envbuild.io.episodes import EpisodeJournal
-    from envbuild.records.episode import EVALUATION_SAMPLING, Sampling
 
     env = _open(manifest, preset, full_schema, prompts, seed, rerun_golds, evaluation=evaluation)
     chosen = choose_rows(env, rows=rows, named=row or (), where=where)
@@ -147,8 +162,6 @@ def _open(
     rerun_golds: bool,
     **settings: bool,
 ) -> Environment:
-    from envbuild.env.environment import Environment
-    from envbuild.env.prompts import load_preset, load_prompts
 
     return Environment.open(
         manifest,
@@ -169,8 +182,6 @@ async def _roll_out(
     trace: bool,
     quiet: bool,
 ) -> None:
-    from envbuild.env.rollout import run_rollouts
-    from envbuild.records.episode import EndedBy
 
     def show(episode_id: str, request: TextRequest, completion: str, observation: str) -> None:
         if episode_id == todo[0]:
@@ -199,11 +210,6 @@ def _configuration(
     env: Environment, manifest: Path, model: str, sampling: Sampling, step: int | None
 ) -> dict[str, object]:
     """What a resume must agree on; which rows and how many episodes may grow."""
-    import msgspec
-
-    from envbuild.io.files import sha256_file
-    from envbuild.manifest.layout import ROWS_FILE
-    from envbuild.sql.connect import VERSIONS
 
     return {
         "manifest": str(manifest.resolve()),
@@ -219,9 +225,6 @@ def _configuration(
 
 
 def _report(out: Path, where: str, count: int, unanswered: int, *, json: bool) -> None:
-    from collections import Counter
-
-    from envbuild.io.episodes import iter_episodes
 
     ended: Counter[str] = Counter()
     errors: Counter[str] = Counter()
@@ -268,14 +271,6 @@ def score(
 
     Example: envbuild score episodes/
     """
-    from collections import Counter
-
-    from envbuild.env.environment import Environment
-    from envbuild.env.rollout import recorded_settings, score_groups, write_rewards
-    from envbuild.evaluate.runs import manifest_of
-    from envbuild.io.episodes import check_episodes, iter_episodes
-    from envbuild.records.episode import EpisodeSettings, RewardSettings
-    from envbuild.sql.verdicts import row_equality
 
     row_equality(verdict)  # an unknown name is said before anything runs
     check_episodes(episodes)
@@ -308,9 +303,6 @@ def score(
 def _show_scores(
     breakdowns: list[RewardBreakdown], played: dict[str, Episode], mean: float | None
 ) -> None:
-    from collections import Counter
-
-    from envbuild.records.episode import Tier
 
     lines = []
     for tier in Tier:
@@ -350,17 +342,6 @@ def view(
 
     Example: envbuild view episodes/ --html episodes.html
     """
-    from itertools import islice
-
-    from envbuild.env.rollout import REWARDS_FILE, render_episodes
-    from envbuild.errors import CorpusFolderError
-    from envbuild.evaluate.runs import manifest_of
-    from envbuild.io.episodes import iter_episodes
-    from envbuild.io.files import write_text
-    from envbuild.io.parquet import iter_records
-    from envbuild.manifest.read import open_manifest
-    from envbuild.records.episode import EndedBy, RewardBreakdown
-    from envbuild.records.execution import Verdict
 
     chosen = list(islice(iter_episodes(episodes), limit))
     try:
@@ -501,7 +482,6 @@ def _usage(tool: Tool) -> str:
 
 
 def _tools_by_word() -> dict[str, Tool]:
-    from envbuild.env.tools import TOOLS
 
     return {tool.word: tool for tool in TOOLS}
 
@@ -554,10 +534,6 @@ def ask(
     Example: envbuild ask --db shop.sqlite --question "How many orders did Ann make?"
     --base-url http://127.0.0.1:8000/v1 --model NAME
     """
-    from envbuild.env.agent import Agent
-    from envbuild.env.client import ServerGenerate
-    from envbuild.env.prompts import load_preset
-    from envbuild.env.views import open_database
 
     def show_turn(place: int, request: TextRequest, completion: str, observation: str) -> None:
         _show_turn(request, completion, observation)

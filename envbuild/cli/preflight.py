@@ -1,13 +1,12 @@
 """`envbuild preflight`: rows per table first, then everything else that ruins a reward."""
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,30 +21,50 @@ from envbuild.cli.options import (
     file_option,
     folder_option,
     parse_shard_option,
-    with_options,
 )
 from envbuild.cli.output import console, draws_blocks, emit, end, progress, warn
+from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.errors import UsageError
 from envbuild.pipeline.config import PreflightOptions
+from envbuild.preflight.checks import EVALUATION_SEVERITIES
+from envbuild.preflight.page import write_page
+from envbuild.preflight.row_counts import (
+    MeasuredCorpus,
+    measure_corpora,
+    measure_corpus,
+    read_thresholds,
+)
+from envbuild.preflight.run import (
+    CheckedDatabase,
+    CorpusFindings,
+    as_report,
+    check_databases,
+    conclude,
+    configuration_of,
+    read_parts,
+    remove_parts,
+    report_document,
+    write_findings,
+    write_part,
+)
 from envbuild.records.corpus import counted
-from envbuild.records.preflight import BIN_EDGES, PUBLISHED_MEDIANS, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from envbuild.corpora.folder import CorpusFolder
-    from envbuild.preflight.row_counts import MeasuredCorpus
-    from envbuild.preflight.run import CheckedDatabase, CorpusFindings
-    from envbuild.records.execution import Limits
-    from envbuild.records.preflight import (
-        CorpusReport,
-        GoldHealth,
-        Report,
-        RowStatistics,
-        SignalPoint,
-        Thresholds,
-    )
-    from envbuild.records.signal import CorpusSignal, SignalSummary
+from envbuild.records.execution import Limits
+from envbuild.records.preflight import (
+    BIN_EDGES,
+    PUBLISHED_MEDIANS,
+    CorpusReport,
+    GoldHealth,
+    Report,
+    RowStatistics,
+    Severity,
+    SignalPoint,
+    Thresholds,
+)
+from envbuild.records.signal import CorpusSignal, SignalSummary
+from envbuild.signal.corpus import covers, read_signal, score_corpus, write_signal
+from envbuild.signal.score import SIGNAL_LIMITS
+from envbuild.signal.summary import Shares, signal_findings
+from envbuild.sql.tokens import changed_stretch
 
 MAX_POINTS = 500
 """Databases in the page's plot of rows and signal."""
@@ -57,11 +76,6 @@ _LIMITED = frozenset(("gold_timeout", "gold_truncated"))
 _VERDICTS = {Severity.ERROR: "too few", Severity.WARNING: "thin", None: "fine"}
 _ROW_WIDTHS = (6, 8, 7, 8, 6, 7, 7, 7, 6)
 _GOLD_WIDTHS = (8, 6, 9, 7, 9, 11, 7, 6)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(with_options(preflight))
 
 
 def preflight(
@@ -87,11 +101,6 @@ def preflight(
 
     Example: envbuild preflight corpus/ --html preflight.html
     """
-    from envbuild.corpora.folder import open_corpora
-    from envbuild.preflight.page import write_page
-    from envbuild.preflight.row_counts import measure_corpora, read_thresholds
-    from envbuild.preflight.run import as_report, report_document
-    from envbuild.records.execution import Limits
 
     run = _Run(
         thresholds=read_thresholds(Path(settings.thresholds) if settings.thresholds else None),
@@ -149,15 +158,6 @@ def _home(folder: CorpusFolder, out: Path | None, *, alone: bool) -> Path | None
 
 def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool) -> CorpusFindings:
     """One corpus: its signal, then every check; its files are written."""
-    from envbuild.preflight.run import (
-        check_databases,
-        conclude,
-        configuration_of,
-        read_parts,
-        remove_parts,
-        write_findings,
-    )
-    from envbuild.signal.summary import signal_findings
 
     folder = measured.folder
     signal = _signal(measured, run) if run.wanted != 0 and folder.catalogued else None
@@ -193,8 +193,6 @@ def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool
 
 def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run: _Run) -> bool:
     """Checks and keeps one shard of every corpus; True where that made all shards complete."""
-    from envbuild.preflight.row_counts import measure_corpus
-    from envbuild.preflight.run import check_databases, configuration_of, read_parts, write_part
 
     assert run.shard is not None
     index, count = run.shard
@@ -218,7 +216,6 @@ def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run
 
 def _signal(measured: MeasuredCorpus, run: _Run) -> CorpusSignal:
     """The corpus's signal, read from signal.parquet where it answers, else scored and stored."""
-    from envbuild.signal.corpus import covers, read_signal, score_corpus, write_signal
 
     folder = measured.folder
     stored = signal = read_signal(folder)
@@ -246,8 +243,6 @@ def _sample(summary: SignalSummary) -> str:
 
 
 def _points(measured: MeasuredCorpus, signal: CorpusSignal) -> tuple[SignalPoint, ...]:
-    from envbuild.records.preflight import SignalPoint
-    from envbuild.signal.summary import Shares
 
     scores: dict[str, Shares] = defaultdict(Shares)
     for score in signal.scores:
@@ -336,8 +331,6 @@ def _print_signal(signal: SignalSummary) -> None:
 
 def _signal_limits() -> str:
     """What a gold may use here: less than where its own findings come from."""
-    from envbuild.records.execution import Limits
-    from envbuild.signal.score import SIGNAL_LIMITS
 
     here, there = SIGNAL_LIMITS, Limits()
     return (
@@ -363,7 +356,6 @@ def _print_golds(corpora: Sequence[tuple[str, GoldHealth]]) -> None:
 
 def _print_findings(report: CorpusReport) -> None:
     """One corpus's findings by code, each with its first example."""
-    from envbuild.preflight.checks import EVALUATION_SEVERITIES
 
     if not report.findings:
         _say(f"{report.corpus}: no findings")
@@ -433,7 +425,6 @@ def _cut(text: str, width: int) -> str:
 
 def _around_change(gold: str, wrong: str, width: int) -> str:
     """A wrong query on one line, cut so that what was changed in it is seen."""
-    from envbuild.sql.tokens import changed_stretch
 
     gold, wrong = _one_line(gold), _one_line(wrong)
     start, end = changed_stretch(gold, wrong)

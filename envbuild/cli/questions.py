@@ -1,11 +1,11 @@
 """Commands that turn a corpus into rows: buckets, sample, manifest, pool, export, ladder."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from textwrap import fill
+from typing import Annotated, Any
 
-import typer
+import msgspec
+import polars as pl
 from typer import Option
 
 from envbuild.cli.options import (
@@ -25,7 +25,6 @@ from envbuild.cli.options import (
     folder_option,
     names_of,
     parse_shard_option,
-    with_options,
 )
 from envbuild.cli.output import (
     draws_blocks,
@@ -39,30 +38,50 @@ from envbuild.cli.output import (
     say,
     warn,
 )
+from envbuild.cli.plots import check_plot_path, plot_lengths, plot_schedule
+from envbuild.corpora.folder import open_corpora
+from envbuild.env.prompts import load_prompts
+from envbuild.errors import UnknownNameError, UsageError
+from envbuild.evaluate.report import render_page
+from envbuild.evaluate.runs import evaluate_ladder
+from envbuild.evaluate.statistics import score_all
+from envbuild.io.files import write_text
+from envbuild.manifest.buckets import CorpusBuckets, bucket_corpora
+from envbuild.manifest.build import Built, build_manifest
+from envbuild.manifest.read import Manifest, open_manifest
+from envbuild.manifest.resample import LADDER, resample_manifest, same_views
+from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample, sample_corpora
+from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
 from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions, SampleOptions
+from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted
-
-if TYPE_CHECKING:
-    from envbuild.manifest.buckets import CorpusBuckets
-    from envbuild.manifest.build import Built
-    from envbuild.manifest.read import Manifest
-    from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample
-    from envbuild.manifest.settings import ManifestSettings
-    from envbuild.records.evaluation import Rung
-    from envbuild.train.pool import Pool
-    from envbuild.train.schedule import Draws, StepDraw
+from envbuild.records.evaluation import Evaluation, Rung
+from envbuild.signal.variants import make_variants
+from envbuild.sql.connect import VERSIONS
+from envbuild.train.export import export_manifest
+from envbuild.train.pool import (
+    FILE,
+    Pool,
+    PoolChoice,
+    build_pool,
+    lengths_a_bucket,
+    offered_rows,
+    write_schedule,
+)
+from envbuild.train.schedule import (
+    Draws,
+    StepDraw,
+    gate_at,
+    load_schedule,
+    mixture_at,
+    render_schedule,
+    suggest_schedule,
+)
+from envbuild.train.trainer_env import TrainerEnv
 
 SHOWN_CHANGES = 5
 QUESTION_WIDTH = 58
 """Characters of a question that are shown."""
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (buckets, sample, manifest, pool):
-        app.command()(with_options(command))
-    app.command()(export)
-    app.command()(ladder)
 
 
 def buckets(
@@ -85,7 +104,6 @@ def buckets(
 
     Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
     """
-    from envbuild.manifest.buckets import bucket_corpora
 
     with progress("questions", quiet=quiet) as bar:
         report = bucket_corpora(
@@ -163,8 +181,6 @@ def sample(
 
     Example: envbuild sample corpus/ --tables 4:64 --distractors mixed --show 3
     """
-    from envbuild.corpora.folder import open_corpora
-    from envbuild.manifest.samples import sample_corpora
 
     with progress("sample", quiet=quiet) as bar:
         report = sample_corpora(
@@ -204,7 +220,6 @@ def _show_samples(report: SampleReport) -> None:
 
 
 def _show_sample(shown: ShownSample) -> None:
-    from textwrap import fill
 
     say(f"{shown.row_id}: {counted(len(shown.tables), 'table')} (drawn {shown.target_size})")
     say(fill(shown.question, 79, initial_indent="  ", subsequent_indent="  "))
@@ -255,12 +270,6 @@ def manifest(
 
     Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
     """
-    from envbuild.corpora.folder import open_corpora
-    from envbuild.errors import UnknownNameError
-    from envbuild.manifest.build import build_manifest
-    from envbuild.manifest.settings import parse_edge_option
-    from envbuild.preflight.checks import SEVERITIES
-    from envbuild.signal.variants import make_variants
 
     left_out = names_of(",".join(settings.leave_out))
     for code in left_out:
@@ -302,7 +311,6 @@ def manifest(
 
 def _manifest_settings(sampled: SampleOptions, **others: Any) -> ManifestSettings:
     """The manifest's settings: the options of its samples, and others of its own."""
-    from envbuild.manifest.settings import ManifestSettings, parse_tables
 
     smallest, largest = parse_tables(sampled.tables)
     return ManifestSettings(
@@ -381,20 +389,6 @@ def pool(
 
     Example: envbuild pool manifest/ --schedule synsql --step 900
     """
-    import msgspec
-
-    from envbuild.cli.plots import check_plot_path
-    from envbuild.errors import UsageError
-    from envbuild.manifest.read import open_manifest
-    from envbuild.train.pool import (
-        FILE,
-        PoolChoice,
-        build_pool,
-        lengths_a_bucket,
-        offered_rows,
-        write_schedule,
-    )
-    from envbuild.train.schedule import Draws, load_schedule, render_schedule, suggest_schedule
 
     for image in (plot, plot_schedule):
         if image is not None:
@@ -508,11 +502,11 @@ def _show_pool(
             f"step {draw.step} wants {draw.counts[name]} questions of {name}, and the pool has "
             f"{held}: {'some come twice in one step' if held else 'they are missing'}"
         )
-    for fill in pool.fills:
-        if fill.lacking:
+    for bucket in pool.fills:
+        if bucket.lacking:
             warn(
-                f"the pool lacks {fill.lacking} of the {fill.wanted} questions that {fill.bucket} "
-                "should give (--borrow fills them from the nearest bucket)"
+                f"the pool lacks {bucket.lacking} of the {bucket.wanted} questions that "
+                f"{bucket.bucket} should give (--borrow fills them from the nearest bucket)"
             )
     if draw.lacking:
         warn(
@@ -524,10 +518,6 @@ def _show_pool(
 
 
 def _plot_lengths(path: Path, manifest: Manifest) -> None:
-    import polars as pl
-
-    from envbuild.cli.plots import plot_lengths
-    from envbuild.train.pool import lengths_a_bucket
 
     lengths = lengths_a_bucket(pl.DataFrame(manifest.columns("bucket", "masked_length")))
     total = sum(len(values) for values in lengths.values())
@@ -540,8 +530,6 @@ def _plot_lengths(path: Path, manifest: Manifest) -> None:
 
 
 def _plot_schedule(path: Path, draws: Draws, step: int) -> None:
-    from envbuild.cli.plots import plot_schedule
-    from envbuild.train.schedule import gate_at, mixture_at
 
     plan = draws.schedule
     steps = range(plan.steps)
@@ -582,11 +570,6 @@ def export(
 
     Example: envbuild export manifest/ --to trl --out data/trl
     """
-    import msgspec
-
-    from envbuild.env.prompts import load_prompts
-    from envbuild.train.export import export_manifest
-    from envbuild.train.trainer_env import TrainerEnv
 
     # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
     rollouts = TrainerEnv(manifest, prompts=load_prompts(prompts), rerun_golds=True)
@@ -632,9 +615,6 @@ def ladder(
 
     Example: envbuild ladder manifest/ --out ladder/
     """
-    from envbuild.evaluate.runs import evaluate_ladder
-    from envbuild.manifest.read import open_manifest
-    from envbuild.manifest.resample import LADDER, resample_manifest, same_views
 
     opened = open_manifest(manifest)
     folder = out or manifest / "ladder"
@@ -692,11 +672,6 @@ def _show_rungs(rungs: list[Rung]) -> None:
 
 
 def _write_ladder_page(path: Path, folder: Path, rungs: list[Rung]) -> None:
-    from envbuild.evaluate.report import render_page
-    from envbuild.evaluate.statistics import score_all
-    from envbuild.io.files import write_text
-    from envbuild.records.evaluation import Evaluation
-    from envbuild.sql.connect import VERSIONS
 
     evaluation = Evaluation(
         name=f"Ladder: {folder.resolve().name}",

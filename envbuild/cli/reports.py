@@ -1,13 +1,13 @@
 """Commands that report: evaluate, compare, card."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+import msgspec
 from typer import Argument, Option
 
+from envbuild.cards.refresh import Refreshed, card_corpus, refresh_card
 from envbuild.cli.options import (
     HtmlOption,
     JsonOption,
@@ -28,18 +28,11 @@ from envbuild.cli.output import (
     warn,
 )
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from envbuild.cards.refresh import Refreshed
-    from envbuild.records.evaluation import Behaviour, Comparison, Evaluation
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (evaluate, compare, card):
-        app.command()(command)
+from envbuild.evaluate.report import chart_groups, iter_metrics, render_page, write_evaluation
+from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
+from envbuild.evaluate.statistics import compare_all, read_sides, side_noise
+from envbuild.io.files import write_bytes, write_text
+from envbuild.records.evaluation import Behaviour, Comparison, Evaluation
 
 
 def evaluate(
@@ -77,11 +70,6 @@ def evaluate(
     Examples: envbuild evaluate episodes/ --html page.html;
     envbuild evaluate --predictions dev.json --benchmark bird bird/dev/
     """
-    import msgspec
-
-    from envbuild.evaluate.report import chart_groups, iter_metrics, render_page, write_evaluation
-    from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
-    from envbuild.io.files import write_bytes, write_text
 
     if predictions is not None:
         if where:
@@ -213,7 +201,6 @@ def compare(
 
     Example: envbuild compare base/ tuned/
     """
-    from envbuild.evaluate.statistics import compare_all, read_sides, side_noise
 
     read = read_sides(sides, rule=rule)
     found = compare_all(read, seed=seed)
@@ -273,8 +260,6 @@ def card(
 
     Example: envbuild card data_cards/synsql.md --corpus corpus/synsql --check
     """
-    from envbuild.cards.refresh import card_corpus, refresh_card
-    from envbuild.io.files import write_text
 
     done: list[tuple[Path, Refreshed]] = []
     for file in files:

@@ -1,11 +1,12 @@
 """Commands over several stages: run, demo."""
 
-from __future__ import annotations
-
+import io
+import shlex
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -22,11 +23,33 @@ from envbuild.cli.options import (
 from envbuild.cli.output import FINDINGS, OK, emit, end, say, warn
 from envbuild.cli.preflight import preflight, print_rows
 from envbuild.cli.questions import buckets, manifest, pool, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from envbuild.pipeline.plan import PlannedStage
+from envbuild.corpora.folder import open_corpora
+from envbuild.corpora.synthetic.shapes import write_demo_sources
+from envbuild.io.files import check_folder
+from envbuild.manifest.read import open_manifest
+from envbuild.pipeline.config import (
+    DEMO,
+    FORMAT,
+    BucketsOptions,
+    Pipeline,
+    PreflightSection,
+    SampleOptions,
+    SourceSection,
+    demo_sources,
+    read_pipeline,
+    resolve_paths,
+)
+from envbuild.pipeline.plan import (
+    PlannedStage,
+    is_done,
+    is_own_manifest,
+    is_resumed,
+    keep_done,
+    plan_stages,
+    read_progress,
+)
+from envbuild.preflight.row_counts import measure_corpora, read_thresholds
+from envbuild.sql.connect import VERSIONS
 
 COMMANDS = {
     command.__name__: command for command in (materialize, preflight, buckets, manifest, pool)
@@ -45,12 +68,6 @@ class EndedStage(NamedTuple):
     """None: not run, in a dry run."""
     resumed: bool = False
     """An earlier run had ended it; it is asked again, and builds only what its sources changed."""
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command()(run)
-    app.command()(demo)
 
 
 def run(
@@ -81,9 +98,6 @@ def run(
 
     Example: envbuild run pipelines/demo.toml --dry-run
     """
-    from envbuild.io.files import check_folder
-    from envbuild.pipeline.config import read_pipeline, resolve_paths
-    from envbuild.pipeline.plan import is_done, is_resumed, plan_stages, read_progress
 
     declared = read_pipeline(pipeline)
     folder = out or Path(f"envbuild-{declared.name}")
@@ -124,11 +138,6 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
 
     What a stage raises ends the run; the stages before it stay done.
     """
-    import shlex
-
-    from envbuild.pipeline.config import demo_sources
-    from envbuild.pipeline.plan import is_done, is_own_manifest, keep_done, read_progress
-    from envbuild.sql.connect import VERSIONS
 
     progress = read_progress(out)
     ended: list[EndedStage] = []
@@ -141,8 +150,6 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
         else:
             sources = demo_sources(out)
             if any(Path(path).parent == sources for path in arguments.get("source", ())):
-                from envbuild.corpora.synthetic.shapes import write_demo_sources
-
                 write_demo_sources(sources)
             if stage.name == "manifest" and is_own_manifest(progress, out):
                 arguments = {**arguments, "replace": True}
@@ -168,7 +175,6 @@ def _exit_code(command: Callable[..., None], **arguments: object) -> int:
 
 
 def _show_planned(planned: list[EndedStage]) -> None:
-    import shlex
 
     for stage in planned:
         mark = "done" if stage.done else "check" if stage.resumed else "to do"
@@ -191,22 +197,6 @@ def demo(
 
     Example: envbuild demo --out /tmp/demo
     """
-    import io
-
-    from envbuild.corpora.folder import open_corpora
-    from envbuild.manifest.read import open_manifest
-    from envbuild.pipeline.config import (
-        DEMO,
-        FORMAT,
-        BucketsOptions,
-        Pipeline,
-        PreflightSection,
-        SampleOptions,
-        SourceSection,
-        resolve_paths,
-    )
-    from envbuild.pipeline.plan import plan_stages
-    from envbuild.preflight.row_counts import measure_corpora, read_thresholds
 
     pipeline = Pipeline(
         format=FORMAT,
