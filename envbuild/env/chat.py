@@ -1,19 +1,18 @@
-"""Messages as one prompt string, tokenizers, where a turn stops, and tokens counted."""
+"""Messages as one prompt string, tokenizers as a small protocol, and where a sampled turn stops.
+
+The string grows by what was sampled and by what the environment says; nothing is ever rendered
+again, so that `<think>` blocks stay. Text that comes from outside (a question, a cell) cannot
+forge a delimiter: where it holds one, a blank breaks it up.
+"""
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from envbuild.env.parse import OPEN
 from envbuild.records.episode import ChatFormat
-
-# Messages as one prompt string, and a tokenizer as a small protocol.
-#
-# The string grows by what was sampled and by what the environment says; nothing is ever rendered
-# again, so that `<think>` blocks stay. Text that comes from outside (a question, a cell) cannot
-# forge a delimiter: where it holds one, a blank breaks it up.
 
 
 class Tokenizer(Protocol):
@@ -45,11 +44,8 @@ class HubTokenizer:
 
 def render_prompt(chat: ChatFormat, *, system: str, user: str) -> str:
     """The episode's first context: system and user message, and the assistant's opened."""
-    return (
-        _message(chat, chat.system_role, system)
-        + _message(chat, chat.user_role, user)
-        + _opening(chat)
-    )
+    opened = _message(chat, chat.system_role, system) + _message(chat, chat.user_role, user)
+    return opened + _opening(chat)
 
 
 def render_observation(chat: ChatFormat, observation: str) -> str:
@@ -74,28 +70,14 @@ def cut_at_stop(chat: ChatFormat, completion: str) -> tuple[str, str]:
     return completion[:at], stop
 
 
-def without_delimiters(chat: ChatFormat, text: str) -> str:
-    """`text` with a blank in each delimiter it holds, so that it cannot end or open a message."""
-    for delimiter in (chat.message_start, chat.message_end, chat.end_of_text):
-        if delimiter and delimiter in text:
-            text = text.replace(delimiter, f"{delimiter[0]} {delimiter[1:]}")
-    return text
-
-
 def _message(chat: ChatFormat, role: str, content: str) -> str:
-    safe = without_delimiters(chat, content)
-    return f"{chat.message_start}{role}\n{safe}{chat.message_end}\n"
+    for delimiter in filter(None, (chat.message_start, chat.message_end, chat.end_of_text)):
+        content = content.replace(delimiter, f"{delimiter[0]} {delimiter[1:]}")
+    return f"{chat.message_start}{role}\n{content}{chat.message_end}\n"
 
 
 def _opening(chat: ChatFormat) -> str:
     return f"{chat.message_start}{chat.assistant_role}\n{chat.assistant_opening}"
-
-
-# Where a sampled turn ends: at its first stop text, in ids as in text.
-#
-# A stop text that is a token of its own is found by its id. One that is spelled in several tokens
-# is found in what they say, and the ids are cut where that is cut: what stands behind it, such as
-# a forged next message, is no part of the turn, of its mask or of the next context.
 
 
 class SampledTurn(msgspec.Struct, frozen=True):
@@ -107,114 +89,42 @@ class SampledTurn(msgspec.Struct, frozen=True):
     """What they say before the stop."""
     stopped: bool
     """A stop text ended the turn."""
-    closed: bool = False
+    closed: bool
     """The ids end in the text that ends a message: nobody has to add it."""
 
 
-class TurnCutter:
-    """Cuts turns for one chat format and tokenizer."""
-
-    def __init__(self, chat: ChatFormat, tokenizer: Tokenizer) -> None:
-        self._chat = chat
-        self._tokenizer = tokenizer
-        encoded = [(stop, tuple(tokenizer.encode(stop))) for stop in chat.stop]
-        self._by_id = {ids[0]: stop for stop, ids in encoded if len(ids) == 1}
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The stop texts that are one token each."""
-        return tuple(self._by_id)
-
-    def cut(self, ids: Sequence[int]) -> SampledTurn:
-        """The turn that these sampled ids begin with."""
-        end = next((at for at, token in enumerate(ids) if token in self._by_id), len(ids))
-        spoken, stop = ids[:end], self._by_id.get(ids[end], "") if end < len(ids) else ""
-        text = self._tokenizer.decode(spoken)
-        if cut_at_stop(self._chat, text)[1]:
-            return self._cut_spelled(spoken)
-        return SampledTurn(
-            tuple(ids[: end + 1]),
-            text,
-            stopped=bool(stop),
-            closed=bool(stop) and stop == self._chat.message_end,
-        )
-
-    def _cut_spelled(self, ids: Sequence[int]) -> SampledTurn:
-        """The turn up to a stop text in several tokens, which stays where it is whole tokens.
-
-        It goes where it is no way to write that stop (there is one id for it), and where its last
-        token says more: then a token that began before the stop goes with it.
-        """
-
-        def said(count: int) -> str:
-            return self._tokenizer.decode(ids[:count])
-
-        counts = range(len(ids) + 1)
-        count = bisect.bisect_left(
-            counts, True, key=lambda k: bool(cut_at_stop(self._chat, said(k))[1])
-        )
-        before, stop = cut_at_stop(self._chat, said(count))
-        if said(count) == before + stop and stop not in self._by_id.values():
-            closed = stop == self._chat.message_end
-            return SampledTurn(tuple(ids[:count]), before, stopped=True, closed=closed)
-        while count and not before.startswith(said(count)):
-            count -= 1
-        return SampledTurn(tuple(ids[:count]), said(count), stopped=True)
+def stops_by_id(chat: ChatFormat, tokenizer: Tokenizer) -> dict[int, str]:
+    """The stop texts that are one token each, by their ids."""
+    encoded = [(stop, tokenizer.encode(stop)) for stop in chat.stop]
+    return {ids[0]: stop for stop, ids in encoded if len(ids) == 1}
 
 
-# Tokens of a text where no ids are at hand: counted by a tokenizer or a callable, else estimated.
-#
-# Text episodes keep the token limits that token episodes keep: what is past a limit is cut off,
-# by the best count there is.
+def cut_turn(
+    ids: Sequence[int], *, chat: ChatFormat, tokenizer: Tokenizer, stops: Mapping[int, str]
+) -> SampledTurn:
+    """The turn that these sampled ids begin with, up to its first stop text; see `stops_by_id`.
 
+    A stop text that is a token of its own is found by its id. One that is spelled in several tokens
+    is found in what they say, and the ids are cut where that is cut: what stands behind it, such as
+    a forged next message, is no part of the turn, of its mask or of the next context. The spelled
+    stop itself stays where it is whole tokens. It goes where there is one id for it, and where its
+    last token says more: then a token that began before the stop goes with it.
+    """
 
-CHARACTERS_A_TOKEN = 4
-"""The estimate where nobody counts tokens."""
-MAX_CHARACTERS_PER_TOKEN = 16
-"""More than any tokenizer packs into the tokens of prose or SQL: an estimate cuts nothing shorter,
-or it would take the call from the end of a long thought."""
+    def said(count: int) -> str:
+        return tokenizer.decode(ids[:count])
 
-
-class TokenCounter(Protocol):
-    """What a text episode asks about a text."""
-
-    def count(self, text: str) -> int: ...
-
-    def cut(self, text: str, tokens: int) -> str: ...
-
-
-class IdCounter:
-    """By a tokenizer: a text is cut between the ids it has, as a token episode cuts."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def count(self, text: str) -> int:
-        """The ids of `text`."""
-        return len(self._tokenizer.encode(text))
-
-    def cut(self, text: str, tokens: int) -> str:
-        """The text of the first `tokens` ids."""
-        return self._tokenizer.decode(self._tokenizer.encode(text)[:tokens])
-
-
-class CallCounter:
-    """By a callable from a text to its number of tokens."""
-
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
-
-    def count(self, text: str) -> int:
-        """The callable's own figure."""
-        return self._count(text)
-
-    def cut(self, text: str, tokens: int) -> str:
-        """The longest beginning that has at most `tokens`, where more text never has fewer."""
-        lengths = range(len(text) + 1)
-        longer = bisect.bisect_right(lengths, tokens, key=lambda k: self._count(text[:k]))
-        return text[: max(0, longer - 1)]
-
-
-def estimate_tokens(text: str) -> int:
-    """One token for every four characters, rounded up."""
-    return -(-len(text) // CHARACTERS_A_TOKEN)
+    end = next((at for at, token in enumerate(ids) if token in stops), len(ids))
+    if not cut_at_stop(chat, said(end))[1]:
+        stop = stops[ids[end]] if end < len(ids) else ""
+        closed = stop != "" and stop == chat.message_end
+        return SampledTurn(tuple(ids[: end + 1]), said(end), stopped=stop != "", closed=closed)
+    counts = range(end + 1)
+    count = bisect.bisect_left(counts, True, key=lambda k: bool(cut_at_stop(chat, said(k))[1]))
+    text, stop = cut_at_stop(chat, said(count))
+    if said(count) == text + stop and stop not in stops.values():
+        closed = stop == chat.message_end
+        return SampledTurn(tuple(ids[:count]), text, stopped=True, closed=closed)
+    while count and not text.startswith(said(count)):
+        count -= 1
+    return SampledTurn(tuple(ids[:count]), said(count), stopped=True, closed=False)

@@ -357,11 +357,9 @@ def record_generation_failure(episode: TextEpisode, error: Exception) -> None:
     answer. Anything else, a first prompt that does not fit too, is the server's failure, or the
     engine's: it says nothing about the policy.
     """
-    if isinstance(error, WindowFullError) and episode.machine.turns:
-        episode.error = str(error)
-        episode.machine.stop(EndedBy.TOKEN_BUDGET)
-    else:
-        episode.fail(str(error) or type(error).__name__, ended_by=EndedBy.SERVER_ERROR)
+    filled = isinstance(error, WindowFullError) and episode.turns
+    ended_by = EndedBy.TOKEN_BUDGET if filled else EndedBy.SERVER_ERROR
+    episode.fail(str(error) or type(error).__name__, ended_by=ended_by)
 
 
 # An OpenAI-compatible server as the `generate` of an Agent.

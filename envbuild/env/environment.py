@@ -10,7 +10,7 @@ Here episodes and rewards meet; trainers, servers and the terminal only translat
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -127,22 +127,14 @@ class Environment:
         candidate: int = 0,
         step: int | None = None,
         policy: str = "",
-        count_tokens: Callable[[str], int] | None = None,
     ) -> TextEpisode:
         """An episode of its own over text; close it when it is done.
 
         `step` is the training step that sets the submit gate's probability; None leaves it open.
-        `count_tokens` counts instead of the environment's tokenizer.
         """
         row = self.row(row)
         options = self._options(row, candidate=candidate, step=step, policy=policy)
-        return TextEpisode(
-            _task(row),
-            self._open_view(row),
-            tokenizer=self.tokenizer,
-            count_tokens=count_tokens,
-            **options,
-        )
+        return TextEpisode(_task(row), self._open_view(row), tokenizer=self.tokenizer, **options)
 
     def new_token_episode(
         self,

@@ -138,7 +138,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
     def _route(self, name: str) -> Any:
         async def call(request: Request) -> str:
             episode = self._episodes[request.session[SESSION_ID_KEY]]
-            if episode.over or episode.machine.kind == "final":
+            if episode.over or episode.kind == "final":
                 return OVER if episode.over else "Exploration is over: answer with your SQL."
             arguments = await request.json()
             completion = msgspec.json.encode({"tool": name, "args": arguments}).decode()
@@ -150,7 +150,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
 def _answer(episode: TextEpisode, said: str) -> None:
     """Ends an episode with the agent's last words: its SQL is submitted, other words run out."""
     sql = final_sql(parse_completion(said))
-    if sql and episode.machine.kind == "tool":
+    if sql and episode.kind == "tool":
         episode.feed(msgspec.json.encode({"tool": "submit_sql", "args": {"sql": sql}}).decode())
     while not episode.over:
         episode.feed(said)

@@ -101,7 +101,7 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
             observations=[{"role": "user", "content": observation}],
             reward=0.0,
             done=False,
-            metadata={"kind": episode.machine.kind},
+            metadata={"kind": episode.kind},
         )
 
     def close(self) -> None:

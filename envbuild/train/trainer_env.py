@@ -3,7 +3,7 @@
 import os
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache, cached_property
 from pathlib import Path
@@ -193,18 +193,10 @@ class TrainerEnv:
             step=ticket.step if step is None else step,
         )
 
-    def start_text(
-        self,
-        ticket: EpisodeSpec,
-        *,
-        candidate: int,
-        count_tokens: Callable[[str], int] | None = None,
-    ) -> TextEpisode:
+    def start_text(self, ticket: EpisodeSpec, *, candidate: int) -> TextEpisode:
         """An episode over text; see `start_tokens`."""
         environment = self.environment_of(ticket)
-        return environment.new_episode(
-            ticket.row_id, candidate=candidate, step=ticket.step, count_tokens=count_tokens
-        )
+        return environment.new_episode(ticket.row_id, candidate=candidate, step=ticket.step)
 
     def finish_alone(self, episodes: Sequence[RunningEpisode]) -> list[ScoredEpisode]:
         """Records and scores of finished episodes whose groups are not here: no consensus."""

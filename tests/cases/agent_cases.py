@@ -75,7 +75,7 @@ class Protocol(Capability):
                 while (request := self.episode.next_request()) is not None:
                     final = given["final"] or ""
                     self.episode.feed(final if request.kind == "final" else "Let me think.")
-            self.turns = self.episode.machine.turns
+            self.turns = self.episode.turns
             self.calls = [call for turn in self.turns for call in turn.calls]
             self.observations = "\n".join(turn.observation for turn in self.turns)
             self.check(self.case.expected)
@@ -88,7 +88,7 @@ class Protocol(Capability):
             if self.episode.over:
                 return number - 1
             self.episode.feed(turn)
-            if self.episode.over or self.episode.machine.exploration_ended_by:
+            if self.episode.over or self.episode.exploration_ended_by:
                 return number
         return None
 
@@ -153,7 +153,7 @@ class Protocol(Capability):
         episode = TextEpisode(Task(question="?"), open_database(self.path))
         try:
             episode.feed(_query(f"SELECT {expression} AS {quote_name('c')}"))
-            (call,) = episode.machine.turns[0].calls
+            (call,) = episode.turns[0].calls
             return call.result
         finally:
             episode.close()

@@ -9,6 +9,7 @@ import pytest
 from envbuild.env.prompts import gate_probability, load_preset, normalised
 from envbuild.errors import OperatorError, StateError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
+from envbuild.testing.policies import ByteTokenizer
 from tests.env.shop import call, feed_all, query, shop, start, submit
 
 __all__ = ["shop"]
@@ -88,7 +89,7 @@ def test_four_failing_queries_in_a_row_end_exploration(shop: Path) -> None:
 def test_a_failing_call_ends_the_turn_at_the_cap(shop: Path) -> None:
     episode = start(shop)
     (told,) = feed_all(episode, [query("SELECT nope") * 6])
-    assert len(episode.machine.turns[0].calls) == 4
+    assert len(episode.turns[0].calls) == 4
     assert "4 queries in a row failed" in told and "Exploration is over" in told
 
 
@@ -96,7 +97,7 @@ def test_the_call_budget_ends_exploration(shop: Path) -> None:
     episode = start(shop)
     told = feed_all(episode, [LIST * 30, LIST * 30])
     assert "12 further not run" in told[1]
-    assert sum(len(turn.calls) for turn in episode.machine.turns) == 48
+    assert sum(len(turn.calls) for turn in episode.turns) == 48
     episode.feed(LIST)
     done = episode.record()
     assert (done.ended_by, done.sql) == (EndedBy.CALL_BUDGET, "")
@@ -114,7 +115,7 @@ def test_two_calls_a_turn_is_said_in_the_prompt_and_in_the_observation(shop: Pat
     assert "up to 2 calls in one turn" in episode.messages[0]["content"]
     (told,) = feed_all(episode, [LIST * 3])
     assert "Only 2 calls a turn: 1 further not run." in told
-    assert len(episode.machine.turns[0].calls) == 2
+    assert len(episode.turns[0].calls) == 2
 
 
 def test_calls_behind_the_cap_of_failing_queries_are_said_not_to_be_run(shop: Path) -> None:
@@ -128,7 +129,7 @@ def test_what_stands_behind_too_many_unreadable_calls_is_said_not_to_be_read(sho
     bad = '{"tool": 5}\n'
     episode = start(shop)
     (told,) = feed_all(episode, [bad * 16 + submit(COUNT)])
-    assert not episode.over and len(episode.machine.turns[0].calls) == 16
+    assert not episode.over and len(episode.turns[0].calls) == 16
     assert "16 calls could not be read: those behind them were neither read nor run." in told
     assert "neither" not in feed_all(start(shop), [bad * 16 + "That is all."])[0]
 
@@ -194,8 +195,8 @@ def test_several_calls_is_another_name_of_the_default() -> None:
 
 
 def test_the_token_budget_clamps_and_ends(shop: Path) -> None:
-    options = {"settings": EpisodeSettings(episode_tokens=600), "count_tokens": len}
-    episode = start(shop, **options)
+    tokenizer = ByteTokenizer()
+    episode = start(shop, settings=EpisodeSettings(episode_tokens=600), tokenizer=tokenizer)
     request = episode.next_request()
     assert request is not None and request.max_new_tokens == 600
     episode.feed(query(COUNT))
@@ -206,7 +207,7 @@ def test_the_token_budget_clamps_and_ends(shop: Path) -> None:
     done = episode.record()
     assert (done.ended_by, done.sql) == (EndedBy.TOKEN_BUDGET, COUNT)
     assert (done.turns[1].observation, done.turns[1].truncated) == ("", True)
-    assert len(episode.context) - len(episode.prompt) <= 600
+    assert len(tokenizer.encode(episode.context.removeprefix(episode.prompt))) <= 600
 
 
 def test_the_servers_own_token_figures_count(shop: Path) -> None:
@@ -240,7 +241,7 @@ def test_the_gate_is_drawn_by_seed(shop: Path) -> None:
         drawn = []
         for candidate in range(40):
             episode = start(shop, gate_probability=0.5, candidate=candidate, **options)
-            drawn.append(episode.machine.gated)
+            drawn.append(episode.gated)
             episode.close()
         return drawn
 
@@ -286,7 +287,7 @@ def test_thinking_stays_in_the_context_and_the_record(shop: Path) -> None:
     episode = start(shop)
     thought = f"<think>perhaps {submit(COUNT)}</think>\n{LIST}"
     episode.feed(thought)
-    assert not episode.over and episode.machine.turns[0].completion == thought
+    assert not episode.over and episode.turns[0].completion == thought
     request = episode.next_request()
     assert request is not None and f"{thought}<|im_end|>\n<|im_start|>user\n" in request.context
 

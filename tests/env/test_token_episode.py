@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.env.chat import HubTokenizer, TurnCutter
+from envbuild.env.chat import HubTokenizer, cut_turn, stops_by_id
 from envbuild.env.episode import TokenEpisode
 from envbuild.env.views import open_database
 from envbuild.errors import StateError
@@ -50,7 +50,6 @@ def test_text_and_tokens_take_the_same_turns(
     rules = EpisodeSettings(episode_tokens=9000)
     tokens = start_tokens(shop, settings=rules)
     text = start(shop, settings=rules, tokenizer=TOKENIZER)
-    counted = start(shop, settings=rules, count_tokens=lambda t: len(TOKENIZER.encode(t)))
     for completion in script:
         asked, wanted = tokens.next_request(), text.next_request()
         assert (asked is None) == (wanted is None)
@@ -59,16 +58,12 @@ def test_text_and_tokens_take_the_same_turns(
         assert TOKENIZER.decode(asked.context).replace("<|endoftext|>", "") == wanted.context
         assert (asked.kind, asked.max_new_tokens) == (wanted.kind, wanted.max_new_tokens)
         written = completion + "<|im_end|>" * stop_returned
-        told = tokens.feed(TOKENIZER.encode(written))
-        assert told == text.feed(written)
-        if completion.isascii():  # a byte of a letter is no text of its own
-            assert told == counted.feed(written)
+        assert tokens.feed(TOKENIZER.encode(written)) == text.feed(written)
     assert tokens.over == text.over
     if tokens.over:
-        for others in (text, counted) if all(map(str.isascii, script)) else (text,):
-            ours, theirs = tokens.record(), others.record()
-            assert ours.turns == theirs.turns
-            assert (ours.sql, ours.ended_by) == (theirs.sql, theirs.ended_by)
+        ours, theirs = tokens.record(), text.record()
+        assert ours.turns == theirs.turns
+        assert (ours.sql, ours.ended_by) == (theirs.sql, theirs.ended_by)
 
 
 def test_the_servers_count_past_the_limit_cuts_too(shop: Path) -> None:
@@ -76,7 +71,7 @@ def test_the_servers_count_past_the_limit_cuts_too(shop: Path) -> None:
         episode = start(shop, **options)
         long = LIST + " " * 4_965 + submit(COUNT)
         episode.feed(long, completion_tokens=5 * len(long) // 5, context_tokens=900)
-        (turn,) = episode.machine.turns
+        (turn,) = episode.turns
         assert (turn.completion_tokens, turn.truncated) == (2048, True)
         assert [c.tool for c in turn.calls] == ["list_tables"] and len(turn.completion) == 2048
 
@@ -85,11 +80,11 @@ def test_an_estimate_bounds_what_nobody_counts_and_cuts_no_honest_text(shop: Pat
     """A long thought has more than four characters a token: the call behind it must survive."""
     episode = start(shop)
     episode.feed("<think>" + "considering " * 1_000 + "</think>" + LIST)
-    (turn,) = episode.machine.turns
+    (turn,) = episode.turns
     assert ([c.tool for c in turn.calls], turn.completion_tokens) == (["list_tables"], 2048)
     assert not turn.truncated
     episode.feed(LIST + " " * 40_000 + submit(COUNT))
-    cut = episode.machine.turns[1]
+    cut = episode.turns[1]
     assert (len(cut.completion), cut.completion_tokens, cut.truncated) == (32_768, 2048, True)
     while episode.next_request() is not None:
         episode.feed("x" * 240_000)
@@ -144,7 +139,7 @@ def test_what_is_sampled_past_the_stop_or_the_limit_is_dropped(shop: Path) -> No
     episode.feed([*TOKENIZER.encode(call("list_tables")), END, *TOKENIZER.encode(submit(COUNT))])
     assert not episode.over and episode.response_mask[-1] == 0
     episode.feed(TOKENIZER.encode("x" * 300))
-    assert (episode.machine.turns[1].completion_tokens, episode.machine.turns[1].truncated) == (
+    assert (episode.turns[1].completion_tokens, episode.turns[1].truncated) == (
         100,
         True,
     )
@@ -196,7 +191,7 @@ def test_what_stands_behind_a_spelled_stop_leaves_the_ids_too(
     assert tokenizer.decode(shown) == f"{mine}\n{observation}<|im_end|>\n<|im_start|>assistant\n"
     assert not any(episode.response_mask[count:])
     assert episode.response_logprobs == [-1.0 - n for n in range(count)] + [0.0] * len(shown)
-    (turn,) = episode.machine.turns
+    (turn,) = episode.turns
     assert turn.completion == kept.removesuffix("<|im_end|>").removesuffix("<|endoftext|>")
     assert turn.completion_tokens == count and not turn.truncated
 
@@ -208,11 +203,12 @@ def test_what_stands_behind_a_spelled_stop_leaves_the_ids_too(
 )
 @settings(max_examples=200, deadline=None)
 def test_a_turns_ids_and_its_text_end_together(parts: list[str]) -> None:
-    tokenizer = PieceTokenizer(("}<|", "|>\n", "|>{", "€"[0], "n"))
+    tokenizer, chat = PieceTokenizer(("}<|", "|>\n", "|>{", "€"[0], "n")), ChatFormat()
+    stops = stops_by_id(chat, tokenizer)
     ids = tokenizer.encode("".join(parts))
     for sampled in (ids, ids[: len(ids) // 2]):
         whole = tokenizer.decode(sampled)
-        turn = TurnCutter(ChatFormat(), tokenizer).cut(sampled)
+        turn = cut_turn(sampled, chat=chat, tokenizer=tokenizer, stops=stops)
         assert list(turn.ids) == sampled[: len(turn.ids)]
         behind = tokenizer.decode(turn.ids).removeprefix(turn.text)
         assert behind in ("", *ChatFormat().stop) and whole.startswith(turn.text)

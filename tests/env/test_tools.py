@@ -134,8 +134,8 @@ def test_a_wrong_call_gets_an_error_and_the_episode_goes_on(
     episode = start(shop)
     observation = episode.feed(call(tool, **arguments))
     assert said in observation and "[5 tool turns left" in observation
-    assert episode.machine.turns[0].calls[0].failed
-    assert msgspec.json.encode(episode.machine.turns), "whatever was written can be stored"
+    assert episode.turns[0].calls[0].failed
+    assert msgspec.json.encode(episode.turns), "whatever was written can be stored"
     assert "Error" not in episode.feed(query("SELECT count(*) FROM sale"))
 
 
@@ -230,5 +230,5 @@ def test_many_long_results_share_one_observation(shop: Path) -> None:
     episode = start(shop, settings=EpisodeSettings(tool_turn_tokens=4096))
     told = episode.feed(long * 20)
     assert len(told) < 10_000 and told.count("characters shown)") == 20
-    assert all(call.result in told for call in episode.machine.turns[0].calls)
+    assert all(call.result in told for call in episode.turns[0].calls)
     assert "characters shown)" not in episode.feed(long)
