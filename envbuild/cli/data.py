@@ -33,7 +33,7 @@ from envbuild.cli.output import (
 )
 from envbuild.corpora.folder import open_corpora
 from envbuild.corpora.source import Source, read_sources
-from envbuild.corpora.synthetic.shapes import write_shape
+from envbuild.corpora.synthetic import write_shape
 from envbuild.errors import UsageError
 from envbuild.generate.corpus import amplify_corpus, parse_rows
 from envbuild.io.json_stream import RawRecord, iter_json

@@ -24,7 +24,7 @@ from envbuild.cli.output import FINDINGS, OK, emit, end, say, warn
 from envbuild.cli.preflight import preflight, print_rows
 from envbuild.cli.questions import buckets, manifest, pool, sample
 from envbuild.corpora.folder import open_corpora
-from envbuild.corpora.synthetic.shapes import write_demo_sources
+from envbuild.corpora.synthetic import write_demo_sources
 from envbuild.io.files import check_folder
 from envbuild.manifest.read import open_manifest
 from envbuild.pipeline.config import (

@@ -19,7 +19,7 @@ WHERE = "Only rows for which this DuckDB expression over the manifest's columns 
 DEMO = "demo:"
 """The source path that means: the corpora that ship with the package."""
 DEMO_NAMES = ("demo_sqale", "demo_synsql", "demo_bird")
-"""Folders that `corpora.synthetic.shapes.write_demo_sources` writes, one a published layout."""
+"""Folders that `corpora.synthetic.write_demo_sources` writes, one a published layout."""
 
 
 def _field(help: str, **shown: Any) -> Meta:

@@ -15,9 +15,7 @@ from statistics import median
 
 import msgspec
 
-from envbuild.corpora.synthetic.database import SampleDatabase
-from envbuild.corpora.synthetic.layouts import write_sqale
-from envbuild.corpora.synthetic.shapes import iter_shape
+from envbuild.corpora.synthetic import SampleDatabase, iter_shape, write_sqale
 from envbuild.engine.fanout import run_shards
 
 DATABASES = 200

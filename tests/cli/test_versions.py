@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from envbuild import __version__
 from envbuild.cli.app import app
-from envbuild.corpora.synthetic.shapes import write_demo_sources
+from envbuild.corpora.synthetic import write_demo_sources
 from envbuild.io.episodes import EpisodeJournal, read_configuration, read_index
 from envbuild.io.parquet import parquet_metadata
 from envbuild.sql.connect import SQLITE_VERSION

@@ -18,7 +18,7 @@ from envbuild.cli.app import app
 from envbuild.corpora.benchmarks import iter_ready
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import READERS, read_source, read_sources
-from envbuild.corpora.synthetic.shapes import write_shape
+from envbuild.corpora.synthetic import write_shape
 from envbuild.errors import CorpusFolderError, OutputError, SourceError, UnknownNameError
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import DatabaseRecord, Reject

@@ -8,8 +8,7 @@ import pytest
 
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import read_source
-from envbuild.corpora.synthetic.database import parse_tables
-from envbuild.corpora.synthetic.shapes import write_demo_sources, write_shape
+from envbuild.corpora.synthetic import parse_tables, write_demo_sources, write_shape
 from envbuild.errors import UnknownNameError
 from envbuild.materialize.corpus import build_corpus
 from envbuild.sql.execution.session import Session
@@ -17,7 +16,7 @@ from envbuild.sql.mask import mask_sql
 
 
 @pytest.mark.parametrize(
-    ("shape", "databases", "rows"), [("sqale", 2, 68), ("synsql", 6, 2), ("bird", 1, 927)]
+    ("shape", "databases", "rows"), [("sqale", 2, 68), ("synsql", 6, 2), ("bird", 3, 927)]
 )
 def test_a_shape_reads_back_in_its_proportions(
     tmp_path: Path, shape: str, databases: int, rows: float
