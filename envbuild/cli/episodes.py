@@ -56,8 +56,7 @@ from envbuild.evaluate.runs import manifest_of
 from envbuild.io.episodes import EpisodeJournal, check_episodes, iter_episodes
 from envbuild.io.files import sha256_file, write_text
 from envbuild.io.parquet import iter_records
-from envbuild.manifest.layout import ROWS_FILE
-from envbuild.manifest.read import open_manifest
+from envbuild.manifest.read import ROWS_FILE, open_manifest
 from envbuild.records.corpus import counted, printable
 from envbuild.records.episode import (
     EVALUATION_SAMPLING,

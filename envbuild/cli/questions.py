@@ -46,12 +46,19 @@ from envbuild.evaluate.report import render_page
 from envbuild.evaluate.runs import evaluate_ladder
 from envbuild.evaluate.statistics import score_all
 from envbuild.io.files import write_text
-from envbuild.manifest.buckets import CorpusBuckets, bucket_corpora
+from envbuild.manifest.buckets import CorpusBuckets, bucket_corpora, parse_edges
 from envbuild.manifest.build import Built, build_manifest
 from envbuild.manifest.read import Manifest, open_manifest
-from envbuild.manifest.resample import LADDER, resample_manifest, same_views
-from envbuild.manifest.samples import SampleCounts, SampleReport, ShownSample, sample_corpora
-from envbuild.manifest.settings import ManifestSettings, parse_edge_option, parse_tables
+from envbuild.manifest.samples import (
+    LADDER,
+    SampleCounts,
+    SampleReport,
+    ShownSample,
+    resample_manifest,
+    same_views,
+    sample_corpora,
+)
+from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions, SampleOptions
 from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted
@@ -271,7 +278,7 @@ def manifest(
     Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
     """
 
-    left_out = names_of(",".join(settings.leave_out))
+    left_out, edges = names_of(",".join(settings.leave_out)), _joined(settings.edges)
     for code in left_out:
         if code not in SEVERITIES:
             raise UnknownNameError("finding", code, SEVERITIES)
@@ -283,7 +290,7 @@ def manifest(
                 settings,
                 seed=seed,
                 limit=settings.limit,
-                edges=parse_edge_option(_joined(settings.edges)),
+                edges=parse_edges(edges).values if edges is not None else None,
                 mask=settings.mask,
                 styles=names_of(",".join(settings.styles)),
                 leave_out=left_out,

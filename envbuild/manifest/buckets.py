@@ -2,10 +2,13 @@
 (CONTRACT 2, 4)."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -14,13 +17,16 @@ import pyarrow as pa
 
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
-from envbuild.io.parquet import GROUP_ROWS, open_parquet, parquet_metadata, write_batches
+from envbuild.io.parquet import (
+    arrow_schema,
+    iter_records,
+    open_parquet,
+    parquet_metadata,
+    write_records,
+)
 from envbuild.sql.connect import VERSIONS, open_read_only
-from envbuild.sql.mask import MaskMode, mask_column
+from envbuild.sql.mask import MaskMode, mask_sql
 from envbuild.sql.names import read_identifiers
-
-# Buckets of masked gold-SQL length: half-open bands between edges (CONTRACT 4).
-
 
 PUBLISHED_EDGES = (149, 278)
 """`short < 149 <= medium < 278 <= long`, in characters of masked SQL."""
@@ -43,20 +49,9 @@ class Edges(msgspec.Struct, frozen=True):
         """The bucket that a length falls into."""
         return self.names[bisect_right(self.values, length)]
 
-    def bounds(self, position: int) -> tuple[int, int | None]:
-        """(first length inside, first length outside) of a bucket; None: open."""
-        ends = (0, *self.values, None)
-        lower, upper = ends[position], ends[position + 1]
-        return (lower or 0, upper)
-
     def render(self) -> str:
         """`149,278`: as --edges takes it."""
         return ",".join(map(str, self.values))
-
-
-def bucket_of(length: int, edges: Edges | Sequence[int] = PUBLISHED_EDGES) -> str:
-    """The name of the bucket that a masked length falls into."""
-    return (edges if isinstance(edges, Edges) else Edges(tuple(edges))).bucket(length)
 
 
 def parse_edges(text: str) -> Edges:
@@ -115,20 +110,17 @@ def suggest_edges(lengths: Iterable[int], buckets: int) -> Edges:
     return Edges(tuple(edges))
 
 
-# Cuts corpora's questions into buckets, each kept beside its questions (CONTRACT 2, 4).
-
-
 BUCKETS_FILE = "buckets.parquet"
 FORMAT = "envbuild.buckets/1"
-_SCHEMA = pa.schema(
-    [
-        ("question_id", pa.string()),
-        ("masked_sql", pa.string()),
-        ("masked_length", pa.int32()),
-        ("bucket", pa.string()),
-    ]
-)
-_WANTED = ["question_id", "db_id", "gold_sql"]
+
+
+class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One question's bucket: a row of buckets.parquet."""
+
+    question_id: str
+    masked_sql: str
+    masked_length: int
+    bucket: str
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +160,64 @@ class CorpusBuckets(msgspec.Struct, frozen=True, kw_only=True):
         return int(min(sizes, default=0))
 
 
+class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The buckets of each corpus, or the edges suggested for each."""
+
+    corpora: tuple[CorpusBuckets, ...] = ()
+    suggested: tuple[CorpusBuckets, ...] = ()
+    """As cut at the suggested edges; nothing is written for these."""
+    shares: tuple[float, ...] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The report as plain values, for --json."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        for name in ("corpora", "suggested"):
+            for plain, found in zip(document[name], getattr(self, name), strict=True):
+                plain["empty"] = list(found.empty)
+        for plain, found in zip(document["corpora"], self.corpora, strict=True):
+            if self.shares:
+                plain["pool_size"] = found.pool_size(self.shares)
+        return document
+
+
+def bucket_corpora(
+    path: Path,
+    *,
+    edges: str | None = None,
+    mask: str = "literals",
+    shares: str | None = None,
+    suggest: int | None = None,
+    limit: int | None = None,
+    on_masked: Callable[[int], None] | None = None,
+) -> BucketReport:
+    """Cuts every corpus at `path`, and writes its buckets.parquet unless only edges are suggested.
+
+    `limit` takes each corpus's first questions only; then nothing is written either.
+    Raises UsageError for edges or shares that cannot be, CorpusFolderError for a folder that is no
+    corpus or has no questions.
+    """
+    if mask not in list(MaskMode):
+        raise UnknownNameError("mask", mask, MaskMode)
+    given = parse_edges(edges) if edges is not None else Edges()
+    parsed = parse_shares(shares, len(given.names)) if shares is not None else None
+    if suggest is not None and suggest < 2:
+        raise UsageError(f"--suggest takes the number of buckets, at least 2; got {suggest}")
+    if limit == 0:
+        raise UsageError("--limit 0 leaves no question to cut into buckets")
+
+    def cut(at: Edges | int, *, write: bool) -> tuple[CorpusBuckets, ...]:
+        return tuple(
+            cut_corpus(corpus, at, mask=mask, write=write, limit=limit, on_masked=on_masked)
+            for corpus in corpora
+        )
+
+    corpora = open_corpora(path)
+    suggested = cut(suggest, write=False) if suggest is not None else ()
+    if suggest is not None and edges is None:
+        return BucketReport(suggested=suggested)
+    return BucketReport(corpora=cut(given, write=limit is None), suggested=suggested, shares=parsed)
+
+
 def cut_corpus(
     corpus: CorpusFolder,
     edges: Edges | int,
@@ -175,85 +225,72 @@ def cut_corpus(
     mask: str = "literals",
     write: bool = True,
     limit: int | None = None,
-    on_masked: Callable[[int], None] = lambda questions: None,
+    on_masked: Callable[[int], None] | None = None,
 ) -> CorpusBuckets:
     """The corpus's buckets; with `write`, its buckets.parquet too, one row a question.
 
     `edges` as a number asks for that many buckets at this corpus's own quantiles. Phrasings share
     their question's gold SQL and count once. `limit` takes the corpus's first questions only, and
-    `on_masked` hears of every few. Raises CorpusFolderError where there are no questions.
+    `on_masked` hears of each. Raises CorpusFolderError where there are no questions.
     """
-    mode = MaskMode(mask)
-
-    def masked() -> Iterator[pl.DataFrame]:
-        for frame in _masked(corpus, mode, limit):
-            yield frame
-            on_masked(len(frame))
-
     if not corpus.num_questions:
         raise CorpusFolderError(f"corpus {corpus.name!r} has no questions to cut into buckets")
-    lengths = pl.Series(dtype=pl.Int32)
+    lengths: Counter[int] = Counter()
+
+    def masked() -> Iterator[tuple[str, str]]:
+        lengths.clear()
+        for question_id, text in _masked_questions(corpus, mask, limit):
+            lengths[len(text)] += 1
+            yield question_id, text
+            if on_masked:
+                on_masked(1)
+
     if isinstance(edges, int) or not write:
-        lengths = pl.concat([frame.get_column("masked_length") for frame in masked()])
-    if isinstance(edges, int):
-        edges = suggest_edges(lengths.to_list(), edges)
+        for _ in masked():
+            pass
+    cut = suggest_edges(lengths.elements(), edges) if isinstance(edges, int) else edges
     if write:
-        lengths = _write(corpus, edges, mode, masked())
-    return summarize(corpus.name, bucket_column(lengths, edges), lengths, edges=edges, mask=mode)
-
-
-def _write(
-    corpus: CorpusFolder, edges: Edges, mode: MaskMode, masked: Iterable[pl.DataFrame]
-) -> pl.Series:
-    """Writes buckets.parquet as the questions are masked; every masked length."""
-    lengths: list[pl.Series] = []
-
-    def tables() -> Iterator[pa.Table]:
-        for frame in _regrouped(masked):
-            lengths.append(frame.get_column("masked_length"))
-            cut = frame.with_columns(bucket_column(lengths[-1], edges))
-            yield cut.select(_SCHEMA.names).to_arrow().cast(_SCHEMA)
-
-    write_batches(
-        corpus.root / BUCKETS_FILE,
-        tables(),
-        _SCHEMA,
-        metadata={"format": FORMAT, **VERSIONS, "edges": edges.render(), "mask": mode.value},
-    )
-    return pl.concat(lengths)
-
-
-def bucket_column(lengths: pl.Series, edges: Edges) -> pl.Series:
-    """The bucket of each masked length, for a whole column."""
-    places = pl.Series(edges.values).search_sorted(lengths, side="right")
-    return pl.Series("bucket", edges.names).gather(places)
-
-
-def summarize(
-    corpus: str, buckets: pl.Series, lengths: pl.Series, *, edges: Edges, mask: str
-) -> CorpusBuckets:
-    """Counts and shares of one corpus, or of several taken together."""
-    total = len(buckets)
-    counts = dict(buckets.value_counts().iter_rows())
-    bands = tuple(
-        Band(
-            name=name,
-            lower=edges.bounds(position)[0],
-            upper=edges.bounds(position)[1],
-            questions=counts.get(name, 0),
-            share=counts.get(name, 0) / total if total else 0.0,
+        rows = (
+            BucketRow(
+                question_id=question_id,
+                masked_sql=text,
+                masked_length=len(text),
+                bucket=cut.bucket(len(text)),
+            )
+            for question_id, text in masked()
         )
-        for position, name in enumerate(edges.names)
-    )
+        schema = arrow_schema(BucketRow, masked_length=pa.int32())
+        metadata = {"format": FORMAT, **VERSIONS, "edges": cut.render(), "mask": str(mask)}
+        write_records(corpus.root / BUCKETS_FILE, rows, schema, metadata=metadata)
+    return _summarize(corpus.name, lengths, cut, mask)
+
+
+def _summarize(corpus: str, lengths: Counter[int], edges: Edges, mask: str) -> CorpusBuckets:
+    """`lengths`: masked length -> questions that have it."""
+    total = lengths.total()
+    counts: Counter[str] = Counter()
+    for length, questions in lengths.items():
+        counts[edges.bucket(length)] += questions
+    starts = (0, *edges.values)
+    ends = (*edges.values, None)
     return CorpusBuckets(
         corpus=corpus,
         edges=edges.values,
         mask=str(mask),
         questions=total,
-        bands=bands,
-        shortest=_number(lengths.min()),
-        median=float(_number(lengths.median())),
-        longest=_number(lengths.max()),
+        bands=tuple(
+            Band(
+                name=name,
+                lower=lower,
+                upper=upper,
+                questions=counts[name],
+                share=counts[name] / total,
+            )
+            for name, lower, upper in zip(edges.names, starts, ends, strict=True)
+        ),
+        shortest=min(lengths),
+        median=float(median(lengths.elements())),
+        longest=max(lengths),
     )
 
 
@@ -271,132 +308,36 @@ def read_edges(corpus: CorpusFolder) -> tuple[Edges, str] | None:
         ) from None
 
 
-def names_of(corpus: CorpusFolder, db_ids: list[str]) -> Callable[[int], frozenset[str] | None]:
-    """`row -> identifiers of that row's database`, for `mask_column`; None where it is missing."""
+class _GoldText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a question's bucket depends on."""
 
-    def of_row(row: int) -> frozenset[str] | None:
-        try:
-            return _identifiers(corpus.database_path(db_ids[row]))
-        except CorpusFolderError:  # a question of a database that the corpus lacks
-            return None
+    question_id: str
+    db_id: str
+    gold_sql: str
 
-    return of_row
+
+def _masked_questions(
+    corpus: CorpusFolder, mask: str, limit: int | None
+) -> Iterator[tuple[str, str]]:
+    """question_id and masked gold SQL, each question once, in the corpus's order."""
+    file = corpus.root / "questions.parquet"
+    ids = pl.Series(open_parquet(file).read(columns=["question_id"]).column(0))
+    questions = zip(iter_records(file, _GoldText), ids.is_first_distinct(), strict=True)
+    fresh = (question for question, is_first in questions if is_first)
+    for question in islice(fresh, limit):
+        names = _identifiers(corpus, question.db_id) if '"' in question.gold_sql else None
+        masked = mask_sql(question.gold_sql, identifiers=names, mode=mask)
+        yield question.question_id, masked.text
 
 
 @lru_cache(maxsize=256)
-def _identifiers(path: Path) -> frozenset[str] | None:
+def _identifiers(corpus: CorpusFolder, db_id: str) -> frozenset[str] | None:
+    """The names in a question's database; None where the corpus lacks it."""
+    try:
+        path = corpus.database_path(db_id)
+    except CorpusFolderError:
+        return None
     if not path.is_file():
         return None
-    connection = open_read_only(path)
-    try:
+    with closing(open_read_only(path)) as connection:
         return read_identifiers(connection)
-    finally:
-        connection.close()
-
-
-def _masked(corpus: CorpusFolder, mode: MaskMode, limit: int | None) -> Iterator[pl.DataFrame]:
-    """question_id, masked_sql and masked_length, each question once, in the corpus's order."""
-    file = open_parquet(corpus.root / "questions.parquet")
-    ids: Any = pl.from_arrow(file.read(columns=["question_id"]))
-    first = ids.get_column("question_id").is_first_distinct()
-    del ids
-    row = taken = 0
-    for batch in file.iter_batches(columns=_WANTED, batch_size=GROUP_ROWS):
-        questions: Any = pl.from_arrow(batch)
-        fresh = questions.filter(first.slice(row, len(questions)))
-        row += len(questions)
-        if limit is not None:
-            fresh = fresh.head(limit - taken)
-        taken += len(fresh)
-        masked = mask_column(
-            fresh.get_column("gold_sql"),
-            identifiers=names_of(corpus, fresh.get_column("db_id").to_list()),
-            mode=mode,
-        )
-        yield pl.concat([fresh.select("question_id"), masked.drop("literals")], how="horizontal")
-        if taken == limit:
-            return
-
-
-def _regrouped(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows, as many in each frame as a row group holds; the last may have fewer."""
-    held = pl.DataFrame()
-    for frame in frames:
-        held = pl.concat([held, frame]) if len(held) else frame
-        while len(held) >= GROUP_ROWS:
-            yield held[:GROUP_ROWS]
-            held = held[GROUP_ROWS:]
-    if len(held):
-        yield held
-
-
-def _number(value: Any) -> int:
-    return value or 0
-
-
-class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The buckets of each corpus, or the edges suggested for each."""
-
-    corpora: tuple[CorpusBuckets, ...] = ()
-    suggested: tuple[CorpusBuckets, ...] = ()
-    """As cut at the suggested edges; nothing is written for these."""
-    shares: tuple[float, ...] | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The report as plain values, for --json."""
-        return {
-            "corpora": [_plain(found, self.shares) for found in self.corpora],
-            "suggested": [_plain(found, None) for found in self.suggested],
-            "shares": self.shares,
-        }
-
-
-def bucket_corpora(
-    path: Path,
-    *,
-    edges: str | None = None,
-    mask: str = "literals",
-    shares: str | None = None,
-    suggest: int | None = None,
-    limit: int | None = None,
-    on_masked: Callable[[int], None] = lambda questions: None,
-) -> BucketReport:
-    """Cuts every corpus at `path`, and writes its buckets.parquet unless only edges are suggested.
-
-    `limit` takes each corpus's first questions only; then nothing is written either.
-    Raises UsageError for edges or shares that cannot be, CorpusFolderError for a folder that is no
-    corpus or has no questions.
-    """
-    if mask not in list(MaskMode):
-        raise UnknownNameError("mask", mask, MaskMode)
-    cut = parse_edges(edges) if edges is not None else Edges(PUBLISHED_EDGES)
-    parsed = parse_shares(shares, len(cut.names)) if shares is not None else None
-    if suggest is not None and suggest < 2:
-        raise UsageError(f"--suggest takes the number of buckets, at least 2; got {suggest}")
-    if limit == 0:
-        raise UsageError("--limit 0 leaves no question to cut into buckets")
-
-    def cut_one(corpus: CorpusFolder, at: Edges | int, *, write: bool) -> CorpusBuckets:
-        return cut_corpus(corpus, at, mask=mask, write=write, limit=limit, on_masked=on_masked)
-
-    corpora = open_corpora(path)
-    suggested = (
-        ()
-        if suggest is None
-        else tuple(cut_one(corpus, suggest, write=False) for corpus in corpora)
-    )
-    if suggest is not None and edges is None:
-        return BucketReport(suggested=suggested)
-    return BucketReport(
-        corpora=tuple(cut_one(corpus, cut, write=limit is None) for corpus in corpora),
-        suggested=suggested,
-        shares=parsed,
-    )
-
-
-def _plain(found: CorpusBuckets, shares: tuple[float, ...] | None) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(found)
-    document["empty"] = list(found.empty)
-    if shares:
-        document["pool_size"] = found.pool_size(shares)
-    return document

@@ -1,22 +1,30 @@
-"""Builds a manifest: parts fanned out, resumed and joined; the index file last (CONTRACT 6)."""
+"""Builds a manifest: parts fanned out, resumed and joined; the index file last (CONTRACT 6).
 
+A part is a run of databases in the order of their row ids: what one worker does at a time, and
+what a resumed run finds finished. The cut depends on the corpora alone, never on workers.
+"""
+
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import CorpusFolderError, UsageError
-from envbuild.io.files import only_writer, write_bytes, writing
-from envbuild.io.parquet import write_batches
+from envbuild.io.files import atomic_path, only_writer, write_bytes, writing
+from envbuild.io.parquet import columns_of, open_parquet, write_batches
+from envbuild.io.sorting import iter_grouped
 from envbuild.manifest.buckets import NAMES_OF_TWO_EDGES
-from envbuild.manifest.layout import (
-    FORMAT,
+from envbuild.manifest.read import (
     GOLD_FILE,
     GOLD_SCHEMA,
     LOCK_FILE,
@@ -28,28 +36,54 @@ from envbuild.manifest.layout import (
     ROWS_FILE,
     VARIANT_SCHEMA,
     VARIANTS_FILE,
+    escape_part,
 )
-from envbuild.manifest.partition import (
-    Part,
+from envbuild.manifest.rows import (
+    AskedDatabase,
+    AskedQuestion,
+    QuestionSignal,
+    RowBuilder,
+    RowSource,
     VariantMaker,
-    iter_batches,
-    partition_questions,
-    plan_parts,
-    remove_questions,
 )
-from envbuild.manifest.rows import ManifestCounts, make_part
 from envbuild.manifest.settings import (
     BEGUN_FILE,
     ManifestSettings,
-    check_names,
+    check_corpora,
     check_same,
-    check_styles,
     configuration_of,
     read_begun,
     read_index,
     remove_other,
+    write_index,
 )
-from envbuild.sql.connect import VERSIONS
+from envbuild.records.corpus import Reject
+from envbuild.records.manifest import ManifestRow
+
+PART_QUESTIONS = 4096
+"""A part has about as many questions, and never less than one database's."""
+MAX_PARTS = 512
+"""A corpus's parts."""
+
+
+class ManifestCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of questions: offered = rows + rejects, over all reasons."""
+
+    offered: int
+    rows: int
+    golds: int
+    rejects: dict[str, int]
+    """Reason -> questions (phrasings) left out for it."""
+    buckets: dict[str, int]
+    sizes: dict[int, int]
+    """Tables of a sample -> rows."""
+    variants: dict[str, int] = {}
+    """`made`, and reason -> golds that a variant cannot judge."""
+
+    @property
+    def rejected(self) -> int:
+        """Questions (phrasings) left out, whatever the reason."""
+        return sum(self.rejects.values())
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +100,36 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     def complete(self) -> bool:
         """True where the manifest is there, False where more shards are wanted."""
         return self.parts == self.parts_done
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of databases of one corpus."""
+
+    number: int
+    """Position among all parts; rows of a lower part have lower row ids."""
+    source: RowSource
+    questions: dict[str, int]
+    """db_id -> its questions, in the order of row ids."""
+    folder: Path
+    """Where the part's files lie while the manifest is built."""
+    maker: Any = None
+    """The VariantMaker, where the settings ask for variants."""
+
+    def file(self, ending: str) -> Path:
+        """A file of this part."""
+        return self.folder / f"{self.number:06}.{ending}"
+
+    @property
+    def is_done(self) -> bool:
+        """True once all its files are there."""
+        return self.file("done").exists()
+
+
+class PartInput(NamedTuple):
+    """A part with all that is needed to make it, wherever the worker runs."""
+
+    part: Part
+    databases: list[AskedDatabase]
 
 
 def build_manifest(
@@ -90,10 +154,9 @@ def build_manifest(
     is no question.
     """
     settings.check()
+    check_corpora(corpora, settings)
     if settings.variants and maker is None:
         raise UsageError("a manifest with hidden variants needs a function that makes them")
-    check_names(corpora)
-    check_styles(settings, corpora)
     if replace and shard is not None:
         raise UsageError("--replace goes without --shard: other shards may be building there")
     configuration = configuration_of(settings, corpora)
@@ -108,46 +171,32 @@ def build_manifest(
             remove_other(out, configuration)
             if (out / MANIFEST_FILE).is_file():
                 return _read_complete(out, configuration)
-        _begin(folder, configuration)
+        if (before := read_begun(folder)) is not None:
+            check_same(before, configuration, f"{out} was begun with")
+        else:
+            write_bytes(folder / BEGUN_FILE, msgspec.json.encode(configuration))
         parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
-        if not parts:
-            names = ", ".join(corpus.name for corpus in corpora)
-            raise CorpusFolderError(f"no questions in {names}: nothing to put into a manifest")
-        wanted = [
-            part for part in parts if not part.file("done").exists() and _is_ours(part, shard)
-        ]
-        for corpus in corpora:
-            own = [part for part in wanted if part.corpus == corpus.name]
-            with writing(folder):
-                partition_questions(corpus, own, settings.limit)
-        before = sum(part.file("done").exists() for part in parts)
+        wanted = [part for part in parts if not part.is_done and _is_ours(part, shard)]
+        done = sum(part.is_done for part in parts)
         if len(wanted) <= 1:  # done in this process: starting another would only cost time
             workers = 1
-        results = run_shards(make_part, wanted, workers=workers, engine=engine)
-        for done, number in enumerate(results, start=1):
-            remove_questions(parts[number])
+        for _ in run_shards(make_part, read_parts(wanted), workers=workers, engine=engine):
+            done += 1
             if watch:
-                watch(before + done, len(parts))
-        finished = [_read_counts(part) for part in parts if part.file("done").exists()]
+                watch(done, len(parts))
+        finished = [_read_counts(part) for part in parts if part.is_done]
         built = Built(out=out, counts=add_up(finished), parts=len(parts), parts_done=len(finished))
         if built.complete and shard is None:
-            write_manifest(out, parts)
+            join_parts(out, parts)
             edges = {c.name: list(settings.cutting(c)[0].values) for c in corpora}
-            _write_index(out, configuration, built, edges)
+            write_index(out, configuration, built.counts, edges=edges, parts=built.parts)
             shutil.rmtree(folder)
         return built
 
 
 def _is_ours(part: Part, shard: tuple[int, int] | None) -> bool:
-    return shard is None or shard_of(f"{part.corpus}/{part.number}", shard[1]) == shard[0]
-
-
-def _begin(folder: Path, configuration: dict[str, Any]) -> None:
-    """Writes down what the parts are made with, or compares it with what they were made with."""
-    if (before := read_begun(folder)) is not None:
-        check_same(before, configuration, f"{folder.parent} was begun with")
-    else:
-        write_bytes(folder / BEGUN_FILE, msgspec.json.encode(configuration))
+    key = f"{part.source.corpus}/{part.number}"
+    return shard is None or shard_of(key, shard[1]) == shard[0]
 
 
 def _read_counts(part: Part) -> ManifestCounts:
@@ -162,68 +211,266 @@ def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
     return Built(out=out, counts=counts, parts=index["parts"], parts_done=index["parts"])
 
 
-def _write_index(
-    out: Path, configuration: dict[str, Any], built: Built, edges: dict[str, list[int]]
-) -> None:
-    """`edges`: corpus -> the lengths at which its buckets begin, wherever they came from."""
-    index = {
-        "format": FORMAT,
-        "configuration": configuration,
-        "edges": edges,
-        "counts": built.counts,
-        "parts": built.parts,
-        "versions": VERSIONS,
-    }
-    encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
-    write_bytes(out / MANIFEST_FILE, encoded + b"\n")
+# From corpora to parts: questions, signal and findings grouped by database.
+
+
+def plan_parts(
+    corpora: list[CorpusFolder],
+    settings: ManifestSettings,
+    *,
+    folder: Path,
+    out: Path,
+    maker: VariantMaker | None = None,
+) -> list[Part]:
+    """Every part, in the order of row ids. Raises CorpusFolderError where there is no question."""
+    parts: list[Part] = []
+    for corpus in sorted(corpora, key=lambda corpus: _order(corpus.name)):
+        edges, mask = settings.cutting(corpus)
+        source = RowSource(
+            corpus=corpus.name,
+            revision=str(corpus.index.get("revision") or ""),
+            root=corpus.root.absolute(),
+            # relative, so that both folders can move together
+            sqlite_root=Path(os.path.relpath(corpus.root.absolute(), out.absolute())).as_posix(),
+            edges=edges,
+            mask=mask,
+            settings=settings,
+        )
+        for questions in _runs(_count_questions(corpus, settings.limit)):
+            parts.append(
+                Part(
+                    number=len(parts),
+                    source=source,
+                    questions=questions,
+                    folder=folder,
+                    maker=maker if settings.variants else None,
+                )
+            )
+    if not parts:
+        names = ", ".join(corpus.name for corpus in corpora)
+        raise CorpusFolderError(f"no questions in {names}: nothing to put into a manifest")
+    return parts
+
+
+def _count_questions(corpus: CorpusFolder, limit: int | None) -> dict[str, int]:
+    """db_id -> questions, of the corpus's first `limit`, in the order of row ids."""
+    if not corpus.catalogued:
+        return {}
+    file = corpus.root / "questions.parquet"
+    db_ids = open_parquet(file).read(columns=["db_id"]).column(0)
+    if db_ids.null_count:
+        raise CorpusFolderError(f"{file} is damaged or not ours: a db_id is null")
+    counts = {one["values"]: one["counts"] for one in db_ids[:limit].value_counts().to_pylist()}
+    return {db_id: counts[db_id] for db_id in sorted(counts, key=_order)}
+
+
+def _runs(counts: dict[str, int]) -> Iterator[dict[str, int]]:
+    size = max(PART_QUESTIONS, sum(counts.values()) // MAX_PARTS)
+    run: dict[str, int] = {}
+    held = 0
+    for db_id, questions in counts.items():
+        run[db_id] = questions
+        held += questions
+        if held >= size:
+            yield run
+            run, held = {}, 0
+    if run:
+        yield run
+
+
+def _order(name: str) -> str:
+    """Sorts names as row ids sort: `a/…` after `a!/…`."""
+    return escape_part(name) + "/"
+
+
+class _Code(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row takes from findings.parquet."""
+
+    question_id: str
+    code: str
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def read_parts(parts: Iterable[Part]) -> Iterator[PartInput]:
+    """Each part with its databases' questions and what is known of them, read as it is due."""
+    for root, group in groupby(parts, key=lambda part: part.source.root):
+        own = list(group)
+        rows = {row.db_id: row for row in CorpusFolder(root).databases()}
+        db_ids = [db_id for part in own for db_id in part.questions]
+        asked = _grouped(root / "questions.parquet", AskedQuestion, db_ids)
+        signals = _grouped(root / "signal.parquet", QuestionSignal, db_ids)
+        codes = _grouped(root / "findings.parquet", _Code, db_ids)
+        for part in own:
+            yield PartInput(
+                part,
+                [
+                    AskedDatabase(
+                        db_id=db_id,
+                        row=rows.get(db_id),
+                        questions=tuple(next(asked)[:count]),
+                        signals={one.question_id: one for one in reversed(next(signals))},
+                        findings=_codes_by_question(next(codes)),
+                    )
+                    for db_id, count in part.questions.items()
+                ],
+            )
+
+
+def _grouped(path: Path, record: type[R], db_ids: list[str]) -> Iterator[list[R]]:
+    """Each database's rows of a file of the corpus; nothing of a file that is not there."""
+    if path.is_file():
+        return (rows for _, rows in iter_grouped(path, record, by="db_id", keys=db_ids))
+    return ([] for _ in db_ids)
+
+
+def _codes_by_question(found: list[_Code]) -> dict[str, tuple[str, ...]]:
+    codes: dict[str, set[str]] = {}
+    for finding in found:
+        if finding.question_id:
+            codes.setdefault(finding.question_id, set()).add(finding.code)
+    return {question_id: tuple(sorted(own)) for question_id, own in codes.items()}
+
+
+# One part, made by a worker.
+
+
+def make_part(given: PartInput) -> None:
+    """Writes the part's rows, golds and rejects, last the counts that mark it as done."""
+    part, databases = given
+    rows: list[ManifestRow] = []
+    rejects: list[Reject] = []
+    golds = 0
+    variants: Counter[str] = Counter()
+    with (
+        _open_writer(part.file("golds"), GOLD_SCHEMA) as gold_writer,
+        _open_writer(part.file("variants"), VARIANT_SCHEMA) as variant_writer,
+    ):
+        for asked in databases:
+            with RowBuilder(part.source, asked) as builder:
+                outcomes = [outcome for _, outcome in builder.outcomes()]
+                used, batch = builder.used_golds(), builder.make_variants(part.maker)
+            judged_by = {gold.gold_id: batch.ids_of(gold.gold_id) for gold in used}
+            for outcome in outcomes:
+                if isinstance(outcome, Reject):
+                    rejects.append(outcome)
+                else:
+                    ids = judged_by[outcome.gold_id]
+                    rows.append(msgspec.structs.replace(outcome, variants=ids))
+            golds += len(used)
+            variants.update(skipped.reason for skipped in batch.skipped)
+            variants["made"] += len(batch.variants)
+            if used:
+                every = sorted((*used, *batch.golds), key=lambda gold: (gold.gold_id, gold.variant))
+                gold_writer.write_batch(columns_of(every, GOLD_SCHEMA))
+            if batch.variants:
+                variant_writer.write_batch(columns_of(batch.variants, VARIANT_SCHEMA))
+    rows.sort(key=lambda row: row.row_id)
+    with _open_writer(part.file("rows"), ROW_SCHEMA) as writer:
+        writer.write_batch(columns_of(rows, ROW_SCHEMA))
+    with _open_writer(part.file("rejects"), REJECT_SCHEMA) as writer:
+        writer.write_batch(columns_of(rejects, REJECT_SCHEMA))
+    counts = ManifestCounts(
+        offered=len(rows) + len(rejects),
+        rows=len(rows),
+        golds=golds,
+        rejects=Counter(reject.reason for reject in rejects),
+        buckets=Counter(row.bucket for row in rows),
+        sizes=Counter(len(row.tables) for row in rows),
+        variants=+variants,
+    )
+    write_bytes(part.file("done"), msgspec.json.encode(counts))
+
+
+@contextmanager
+def _open_writer(path: Path, schema: pa.Schema) -> Iterator[Any]:
+    """A writer of record batches; the file is there, whole, once the block ends well."""
+    with (
+        atomic_path(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_file(sink, schema) as writer,
+    ):
+        yield writer
+
+
+# The parts joined.
 
 
 GROUP_OF_ROWS = 32 * 1024
 """A row names up to 128 tables: twice as many rows a group would take twice the memory."""
 GOLD_GROUP_ROWS = 4096
 VARIANT_GROUP_ROWS = 32
-GOLD_GROUP_BYTES = 16 * 1024 * 1024
-"""A row group of gold results, so that reading one of them reads little besides."""
+GROUP_BYTES = 16 * 1024 * 1024
+"""Gold results in a row group, so that reading one of them reads little besides."""
 
 
-def write_manifest(out: Path, parts: list[Part]) -> None:
+def join_parts(out: Path, parts: list[Part]) -> None:
     """Writes manifest.parquet, gold.parquet and rejects.parquet from the parts' own files."""
 
-    def join(
-        file: str, ending: str, schema: pa.Schema, *, rows: int, size: int | None = None
-    ) -> None:
-        batches = (batch for part in parts for batch in iter_batches(part.file(ending)))
-        write_batches(out / file, regroup(batches, rows=rows, size=size), schema)
+    def join(file: str, ending: str, schema: pa.Schema, *, rows: int, weight: str = "") -> None:
+        batches = (batch for part in parts for batch in _iter_batches(part.file(ending)))
+        write_batches(out / file, regroup(batches, rows=rows, weight=weight), schema)
 
     join(ROWS_FILE, "rows", ROW_SCHEMA, rows=GROUP_OF_ROWS)
-    join(GOLD_FILE, "golds", GOLD_SCHEMA, rows=GOLD_GROUP_ROWS, size=GOLD_GROUP_BYTES)
+    join(GOLD_FILE, "golds", GOLD_SCHEMA, rows=GOLD_GROUP_ROWS, weight="result")
     join(REJECTS_FILE, "rejects", REJECT_SCHEMA, rows=GROUP_OF_ROWS)
-    if any(part.settings.variants for part in parts):
-        rows, size = VARIANT_GROUP_ROWS, GOLD_GROUP_BYTES
-        join(VARIANTS_FILE, "variants", VARIANT_SCHEMA, rows=rows, size=size)
+    if parts[0].source.settings.variants:
+        join(VARIANTS_FILE, "variants", VARIANT_SCHEMA, rows=VARIANT_GROUP_ROWS, weight="rows")
     else:  # an earlier manifest's, left by a kill
         (out / VARIANTS_FILE).unlink(missing_ok=True)
 
 
+def _iter_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(str(path)) as source:
+        reader = pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def regroup(
+    batches: Iterable[pa.RecordBatch], *, rows: int, weight: str = ""
+) -> Iterator[pa.Table]:
+    """The same rows in tables of `rows`, the last of which may have fewer.
+
+    A table ends sooner where its column `weight` has come to GROUP_BYTES.
+    """
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    for batch in batches:
+        sizes = pc.binary_length(batch.column(weight)).to_pylist() if weight else None
+        start = 0
+        for place in range(batch.num_rows):
+            held_rows += 1
+            held_bytes += sizes[place] if sizes else 0
+            if held_rows == rows or held_bytes >= GROUP_BYTES:
+                yield pa.Table.from_batches([*held, batch.slice(start, place + 1 - start)])
+                held, held_rows, held_bytes, start = [], 0, 0, place + 1
+        held.append(batch.slice(start))
+    if held_rows:
+        yield pa.Table.from_batches(held)
+
+
 def add_up(counts: Sequence[ManifestCounts]) -> ManifestCounts:
     """The parts' counts taken together."""
-
-    def added(field: str) -> Counter[Any]:
-        total: Counter[Any] = Counter()
-        for part in counts:
-            total.update(getattr(part, field))
-        return Counter(dict(sorted(total.items())))
-
-    buckets = added("buckets")
+    buckets = added(counts, "buckets")
     return ManifestCounts(
         offered=sum(part.offered for part in counts),
         rows=sum(part.rows for part in counts),
         golds=sum(part.golds for part in counts),
-        rejects=added("rejects"),
+        rejects=added(counts, "rejects"),
         buckets={name: buckets[name] for name in sorted(buckets, key=_bucket_order)},
-        sizes=added("sizes"),
-        variants=added("variants"),
+        sizes=added(counts, "sizes"),
+        variants=added(counts, "variants"),
     )
+
+
+def added(counts: Iterable[msgspec.Struct], field: str) -> dict[Any, int]:
+    """A field that counts by key, over all of them, sorted by key."""
+    total: Counter[Any] = Counter()
+    for one in counts:
+        total.update(getattr(one, field))
+    return dict(sorted(total.items()))
 
 
 def _bucket_order(name: str) -> tuple[int, str]:
@@ -231,39 +478,3 @@ def _bucket_order(name: str) -> tuple[int, str]:
     if name in NAMES_OF_TWO_EDGES:
         return (NAMES_OF_TWO_EDGES.index(name), "")
     return (int(name[1:]), name)
-
-
-def regroup(
-    batches: Iterable[pa.RecordBatch], *, rows: int, size: int | None = None
-) -> Iterator[pa.Table]:
-    """The same rows in tables of `rows` (the last may have fewer), or of about `size` bytes."""
-    held: list[pa.RecordBatch] = []
-    held_rows = held_bytes = 0
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            step = min(rows - held_rows, batch.num_rows - start)
-            if size is not None:
-                step = min(step, max(1, _rows_within(batch, start, size - held_bytes)))
-            piece = batch.slice(start, step)
-            held.append(piece)
-            held_rows += step
-            held_bytes += piece.nbytes
-            start += step
-            if held_rows == rows or (size is not None and held_bytes >= size):
-                yield pa.Table.from_batches(held)
-                held, held_rows, held_bytes = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held)
-
-
-def _rows_within(batch: pa.RecordBatch, start: int, size: int) -> int:
-    """How many rows from `start` on fit into `size` bytes, judged row by row."""
-    if batch.slice(start).nbytes <= size:
-        return int(batch.num_rows) - start
-    total = 0
-    for place in range(start, batch.num_rows):
-        total += batch.slice(place, 1).nbytes
-        if total > size:
-            return place - start
-    return int(batch.num_rows) - start

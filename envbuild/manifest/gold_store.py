@@ -14,8 +14,7 @@ import msgspec
 
 from envbuild.errors import CorpusError, CorpusFolderError, SourceError
 from envbuild.io.files import sha256_file
-from envbuild.manifest.layout import FORMAT
-from envbuild.manifest.read import Manifest
+from envbuild.manifest.read import FORMAT, Manifest
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.connect import SQLITE_VERSION, read_image
 from envbuild.sql.execution.session import Session

@@ -1,24 +1,74 @@
-"""Reading a manifest folder: rows, gold results and where each row's database lies."""
+"""A manifest folder (CONTRACT 6): its files, columns and row ids, and reading it."""
 
 from __future__ import annotations
 
+import re
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 import pyarrow as pa
 
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
-from envbuild.io.parquet import iter_records, open_parquet
-from envbuild.manifest.layout import GOLD_FILE, MANIFEST_FILE, PARTS_FOLDER, READABLE, ROWS_FILE
+from envbuild.io.parquet import arrow_schema, iter_records, open_parquet
+from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
-from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.records.manifest import GoldResult, ManifestRow, VariantRow
 from envbuild.sql.forks import renew_in_children
+
+FORMAT = "envbuild.manifest/2"
+READABLE = (FORMAT, "envbuild.manifest/1")
+"""In format 1 gold results held U+FFFD for text that is not valid; since 2 they keep its bytes."""
+ROWS_FILE = "manifest.parquet"
+GOLD_FILE = "gold.parquet"
+REJECTS_FILE = "rejects.parquet"
+VARIANTS_FILE = "variants.parquet"
+"""Hidden variants as added rows; absent where a manifest has none."""
+MANIFEST_FILE = "manifest.json"
+"""Written last: its presence means that the folder is complete."""
+PARTS_FOLDER = ".parts"
+"""What a build that has not ended keeps in the folder."""
+LOCK_FILE = "lock"
+"""In it: held by the processes that build."""
+
+ROW_SCHEMA: pa.Schema = arrow_schema(
+    ManifestRow,
+    masked_length=pa.int32(),
+    signal=pa.float32(),
+    signal_mutants=pa.int16(),
+    target_size=pa.int16(),
+    gold_rows=pa.int32(),
+    gold_columns=pa.int32(),
+)
+GOLD_SCHEMA: pa.Schema = arrow_schema(GoldResult)
+REJECT_SCHEMA: pa.Schema = arrow_schema(Reject)
+VARIANT_SCHEMA: pa.Schema = arrow_schema(VariantRow)
+
+_UNSAFE = re.compile(r"[%/\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def row_id_of(corpus: str, db_id: str, question_id: str, style: str = "") -> str:
+    """`corpus/db_id/question_id`, and `/style` where a question has several phrasings.
+
+    Slashes, percent signs and control characters inside a part are written `%2F`, so that no two
+    rows share an id and a database's rows are neighbours when sorted.
+    """
+    parts = [corpus, db_id, question_id] + ([style] if style else [])
+    return "/".join(escape_part(part) for part in parts)
+
+
+def escape_part(text: str) -> str:
+    """`text` without slash, percent sign, control character or lone surrogate."""
+    return _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 KEPT_GROUPS = 4
 """Decoded row groups kept in memory, for rows as for gold results."""
@@ -97,7 +147,7 @@ class Manifest:
 
     @property
     def edges(self) -> dict[str, list[int]]:
-        """Corpus -> the lengths at which its buckets begin; empty in a manifest of before."""
+        """Corpus -> the lengths at which its buckets begin; {} from older versions."""
         return dict(self.index.get("edges", {}))
 
     @property
@@ -116,9 +166,9 @@ class Manifest:
         return msgspec.convert(settings[-1].get("limits", {}) if settings else {}, Limits)
 
     @cached_property
-    def rows(self) -> ManifestRows:
+    def rows(self) -> RecordFile[ManifestRow]:
         """Every row, sorted by row_id: a sequence that decodes one row group at a time."""
-        return ManifestRows(self.root / ROWS_FILE)
+        return RecordFile(self.root / ROWS_FILE, ManifestRow)
 
     def row(self, row_id: str) -> ManifestRow:
         """The row of that id. Raises UnknownNameError, naming near ids, where there is none."""
@@ -144,8 +194,7 @@ class Manifest:
         place = self._gold_places.get((gold_id, variant))
         if place is None:
             raise self._unknown_gold(gold_id, variant)
-        found: GoldResult = self._gold[place]
-        return found
+        return self._gold[place]
 
     def database_path(self, row: ManifestRow) -> Path:
         """The row's SQLite file."""
@@ -176,75 +225,61 @@ class Manifest:
         return UnknownNameError.near("gold result", gold_id, ids)
 
     @cached_property
-    def _gold(self) -> _GroupedRecords:
-        return _GroupedRecords(self.root / GOLD_FILE, GoldResult)
+    def _gold(self) -> RecordFile[GoldResult]:
+        return RecordFile(self.root / GOLD_FILE, GoldResult)
 
 
-class _GroupedRecords:
-    """Records of a Parquet file by position; a few decoded row groups are kept."""
+class RecordFile(Sequence[R]):
+    """The records of a Parquet file by position; iterating streams them.
 
-    def __init__(self, path: Path, record: type[msgspec.Struct]) -> None:
-        self.record = record
-        self.file = open_parquet(path)
-        starts = [0]
-        for group in range(self.file.num_row_groups):
-            starts.append(starts[-1] + self.file.metadata.row_group(group).num_rows)
-        self.starts = starts
-        self.kept: OrderedDict[int, pa.Table] = OrderedDict()
+    A few decoded row groups are kept. Usable from any thread, and after pickling.
+    """
+
+    def __init__(self, path: Path, record: type[R]) -> None:
+        self.path, self.record = path, record
+        self._file = open_parquet(path)
+        groups = range(self._file.num_row_groups)
+        sizes = (self._file.metadata.row_group(group).num_rows for group in groups)
+        self._starts = list(accumulate(sizes, initial=0))
+        self._kept: OrderedDict[int, pa.Table] = OrderedDict()
         self.renew_locks()
         renew_in_children(self)
 
     def renew_locks(self) -> None:
         """For a forked child: another thread of the parent may have been reading."""
-        self.lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return self.starts[-1]
-
-    def __getitem__(self, place: int) -> Any:
-        group = bisect_left(self.starts, place + 1) - 1
-        with self.lock:
-            table = self._group(group)
-        row = table.slice(place - self.starts[group], 1).to_pylist()[0]
-        return msgspec.convert(row, self.record)
-
-    def _group(self, group: int) -> pa.Table:
-        table = self.kept.get(group)
-        if table is None:
-            table = self.kept[group] = self.file.read_row_group(group).combine_chunks()
-            if len(self.kept) > KEPT_GROUPS:
-                self.kept.popitem(last=False)
-        self.kept.move_to_end(group)
-        return table
-
-
-class ManifestRows(Sequence[ManifestRow]):
-    """The rows by position; iterating streams them."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._records = _GroupedRecords(path, ManifestRow)
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ManifestRows, (self.path,)
+        return RecordFile, (self.path, self.record)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return int(self._starts[-1])
+
+    def __iter__(self) -> Iterator[R]:
+        return iter_records(self.path, self.record)
 
     @overload
-    def __getitem__(self, index: int) -> ManifestRow: ...
+    def __getitem__(self, index: int) -> R: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[ManifestRow]: ...
+    def __getitem__(self, index: slice) -> list[R]: ...
 
-    def __getitem__(self, index: int | slice) -> ManifestRow | list[ManifestRow]:
+    def __getitem__(self, index: int | slice) -> R | list[R]:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError(f"row {index} of {len(self)}")
-        row: ManifestRow = self._records[place]
-        return row
+        group = bisect_right(self._starts, place) - 1
+        with self._lock:
+            table = self._group(group)
+        (row,) = table.slice(place - self._starts[group], 1).to_pylist()
+        return msgspec.convert(row, self.record)
 
-    def __iter__(self) -> Iterator[ManifestRow]:
-        return iter_records(self.path, ManifestRow)
+    def _group(self, group: int) -> pa.Table:
+        if group not in self._kept:
+            self._kept[group] = self._file.read_row_group(group).combine_chunks()
+            if len(self._kept) > KEPT_GROUPS:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(group)
+        return self._kept[group]

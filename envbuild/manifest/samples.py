@@ -1,26 +1,40 @@
-"""Samples of a corpus as its manifest would have them, each checked on a real view of it."""
+"""Samples of the same questions: a corpus's as its manifest would have them, each checked on a
+real view of it, and a manifest's over views of other sizes (the distractor ladder)."""
 
-import tempfile
+import os
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
-from envbuild.errors import CorpusFolderError
-from envbuild.manifest.partition import (
-    Part,
-    by_database,
-    partition_questions,
-    plan_parts,
-    read_masked,
+from envbuild.errors import ConfigurationError
+from envbuild.io.files import atomic_path
+from envbuild.io.parquet import write_records
+from envbuild.manifest.build import PartInput, added, plan_parts, read_parts
+from envbuild.manifest.read import (
+    GOLD_FILE,
+    MANIFEST_FILE,
+    REJECT_SCHEMA,
+    REJECTS_FILE,
+    ROW_SCHEMA,
+    ROWS_FILE,
+    VARIANTS_FILE,
+    Manifest,
+    open_manifest,
 )
 from envbuild.manifest.rows import RowBuilder
-from envbuild.manifest.settings import ManifestSettings, check_names
+from envbuild.manifest.settings import ManifestSettings, check_corpora, write_index
 from envbuild.records.corpus import Reject
+from envbuild.records.manifest import ManifestRow
+from envbuild.schema.graph import SchemaGraph
+from envbuild.schema.read import read_schema_of
+from envbuild.schema.sampler import sample_schema
 
 
 class ShownSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +83,13 @@ class SampleReport(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(corpus.changed) for corpus in self.corpora)
 
 
+class SampledPart(NamedTuple):
+    """One part's counts, and its first samples in full."""
+
+    counts: SampleCounts
+    shown: list[ShownSample]
+
+
 def sample_corpora(
     corpora: list[CorpusFolder],
     *,
@@ -84,97 +105,160 @@ def sample_corpora(
     CorpusFolderError without any question.
     """
     settings.check()
-    check_names(corpora)
-    found: dict[str, list[SampleCounts]] = {}
-    shown: list[ShownSample] = []
-    with tempfile.TemporaryDirectory(prefix="envbuild-sample-") as folder:
-        parts = plan_parts(corpora, settings, folder=Path(folder), out=Path(folder))
-        if not parts:
-            names = ", ".join(corpus.name for corpus in corpora)
-            raise CorpusFolderError(f"no questions in {names}: nothing to sample for")
-        for corpus in corpora:
-            own = [part for part in parts if part.corpus == corpus.name]
-            partition_questions(corpus, own, settings.limit)
-        shards = [(part, show) for part in parts]
-        results = run_shards(
-            sample_part, shards, workers=1 if len(parts) == 1 else workers, engine=engine
-        )
-        for done, (counts, first) in enumerate(results, start=1):
-            found.setdefault(counts.corpus, []).append(counts)
-            shown += first[: show - len(shown)]
-            if watch:
-                watch(done, len(parts))
+    check_corpora(corpora, settings)
+    parts = plan_parts(corpora, settings, folder=Path(), out=Path())
+    shards = ((given, show) for given in read_parts(parts))
+    found: list[SampledPart] = []
+    for sampled in run_shards(
+        sample_part, shards, workers=1 if len(parts) == 1 else workers, engine=engine
+    ):
+        found.append(sampled)
+        if watch:
+            watch(len(found), len(parts))
+    by_corpus = groupby((part.counts for part in found), key=lambda counts: counts.corpus)
     return SampleReport(
-        corpora=tuple(_together(counts) for counts in found.values()), shown=tuple(shown)
+        corpora=tuple(_together(list(counts)) for _, counts in by_corpus),
+        shown=tuple([shown for part in found for shown in part.shown][:show]),
     )
 
 
-def sample_part(shard: tuple[Part, int]) -> tuple[SampleCounts, list[ShownSample]]:
+def sample_part(shard: tuple[PartInput, int]) -> SampledPart:
     """The counts of one part, and its first samples in full."""
-    part, show = shard
-    corpus = CorpusFolder(Path(part.corpus_root))
-    databases = {row.db_id: row for row in corpus.databases()}
+    (part, databases), show = shard
     shown: list[ShownSample] = []
     changed: list[tuple[str, str]] = []
     refused: Counter[str] = Counter()
     sizes: Counter[int] = Counter()
     gold_sizes: Counter[int] = Counter()
     whole = 0
-    for db_id, rows in by_database(read_masked(part, corpus), part):
-        with RowBuilder(part, corpus, db_id, databases.get(db_id)) as builder:
-            for fields in rows:
-                taken = builder.build(fields, check_view=True)
-                if isinstance(taken, Reject):
-                    if taken.reason == "view_differs":
-                        changed.append((fields["row_id"], taken.detail))
-                    else:
-                        refused[taken.reason] += 1
-                    continue
-                sizes[len(taken["tables"])] += 1
-                gold_sizes[len(taken["gold_tables"])] += 1
-                whole += len(taken["tables"]) == builder.num_tables
-                if len(shown) < show:
-                    shown.append(_shown(fields, taken, builder))
+    for asked in databases:
+        with RowBuilder(part.source, asked) as builder:
+            for row_id, outcome in builder.outcomes(check_view=True):
+                if not isinstance(outcome, Reject):
+                    sizes[len(outcome.tables)] += 1
+                    gold_sizes[len(outcome.gold_tables)] += 1
+                    whole += len(outcome.tables) == len(builder.schema.tables)
+                    if len(shown) < show:
+                        shown.append(_shown(outcome, builder))
+                elif outcome.reason == "view_differs":
+                    changed.append((row_id, outcome.detail))
+                else:
+                    refused[outcome.reason] += 1
     counts = SampleCounts(
-        corpus=part.corpus,
-        questions=sum(sizes.values()) + len(changed) + sum(refused.values()),
-        samples=sum(sizes.values()),
-        sizes=dict(sorted(sizes.items())),
-        gold_sizes=dict(sorted(gold_sizes.items())),
+        corpus=part.source.corpus,
+        questions=sizes.total() + len(changed) + refused.total(),
+        samples=sizes.total(),
+        sizes=sizes,
+        gold_sizes=gold_sizes,
         whole=whole,
         changed=tuple(changed),
-        refused=dict(sorted(refused.items())),
+        refused=refused,
     )
-    return counts, shown
+    return SampledPart(counts, shown)
 
 
-def _shown(fields: dict[str, Any], taken: dict[str, Any], builder: RowBuilder) -> ShownSample:
+def _shown(row: ManifestRow, builder: RowBuilder) -> ShownSample:
+    inside = set(row.tables)
+    keys = (key for key in builder.schema.foreign_keys if {key.child, key.parent} <= inside)
     return ShownSample(
-        row_id=fields["row_id"],
-        question=fields["question"],
-        tables=taken["tables"],
-        gold_tables=taken["gold_tables"],
-        distractors=taken["distractors"],
-        target_size=taken["target_size"],
-        seed=taken["seed"],
-        foreign_keys=builder.keys_among(taken["tables"]),
+        row_id=row.row_id,
+        question=row.question,
+        tables=row.tables,
+        gold_tables=row.gold_tables,
+        distractors=row.distractors,
+        target_size=row.target_size,
+        seed=row.seed,
+        foreign_keys=tuple(key.render() for key in keys),
     )
 
 
 def _together(counts: list[SampleCounts]) -> SampleCounts:
-    def added(field: str) -> dict[Any, int]:
-        total: Counter[Any] = Counter()
-        for part in counts:
-            total.update(getattr(part, field))
-        return dict(sorted(total.items()))
-
     return SampleCounts(
         corpus=counts[0].corpus,
         questions=sum(part.questions for part in counts),
         samples=sum(part.samples for part in counts),
-        sizes=added("sizes"),
-        gold_sizes=added("gold_sizes"),
+        sizes=added(counts, "sizes"),
+        gold_sizes=added(counts, "gold_sizes"),
         whole=sum(part.whole for part in counts),
         changed=tuple(change for part in counts for change in part.changed),
-        refused=added("refused"),
+        refused=added(counts, "refused"),
     )
+
+
+# The distractor ladder. Gold results are not computed again: building the manifest has proved
+# that a gold reads nothing but its gold tables, and every view here holds them.
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """One size of view."""
+
+    name: str
+    extra: int | None
+    """Tables besides the gold ones; None: every table of the database."""
+
+
+LADDER = (
+    Size(name="gold", extra=0),
+    Size(name="plus32", extra=32),
+    Size(name="full", extra=None),
+)
+"""The gold tables alone, 32 distractors more, the whole schema."""
+
+
+def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
+    """Writes a manifest of the same rows over views of another size; returns how many rows.
+
+    A complete one is left as it is. Raises ConfigurationError where `out` holds another manifest.
+    """
+    configuration = {
+        "resampled": size.name,
+        "extra": size.extra,
+        "of": manifest.index.get("configuration"),
+    }
+    if (out / MANIFEST_FILE).is_file():
+        before = msgspec.json.decode((out / MANIFEST_FILE).read_bytes())
+        if before.get("configuration") != configuration:
+            raise ConfigurationError(f"{out} holds another manifest: choose another --out")
+        return int(before["counts"]["rows"])
+    count = write_records(out / ROWS_FILE, _resampled(manifest, out, size), ROW_SCHEMA)
+    for file in (GOLD_FILE, VARIANTS_FILE):
+        if (manifest.root / file).is_file():
+            with atomic_path(out / file) as temporary:
+                shutil.copyfile(manifest.root / file, temporary)
+    write_records(out / REJECTS_FILE, (), REJECT_SCHEMA)
+    counts = {"offered": count, "rows": count, "rejects": {}}
+    made_with = manifest.index["format"]
+    write_index(out, configuration, counts, edges=manifest.edges, format=made_with)
+    return count
+
+
+def same_views(folder: Path, other: Path) -> int:
+    """How many rows of two resampled manifests show the same tables, in whatever order."""
+    tables = {row.row_id: frozenset(row.tables) for row in open_manifest(other).rows}
+    return sum(tables[row.row_id] == frozenset(row.tables) for row in open_manifest(folder).rows)
+
+
+def _resampled(manifest: Manifest, out: Path, size: Size) -> Iterator[ManifestRow]:
+    """The manifest's rows in their order, each with a view of this size."""
+    for _, rows in groupby(manifest.rows, key=lambda row: row.sqlite_file):
+        first, *others = rows
+        path = manifest.database_path(first)
+        schema = read_schema_of(path)
+        graph = SchemaGraph(schema)
+        for row in (first, *others):
+            sample = sample_schema(
+                schema,
+                row.gold_tables,
+                target=row.target_size,
+                seed=row.seed,
+                extra=size.extra,
+                full=size.extra is None,
+                graph=graph,
+            )
+            yield msgspec.structs.replace(
+                row,
+                tables=sample.tables,
+                distractors=sample.distractors,
+                target_size=len(sample.tables),
+                sqlite_file=os.path.relpath(path, out),
+            )

@@ -1,6 +1,8 @@
 """What a manifest is built with: recorded in it, compared when a run resumes."""
 
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,10 @@ import msgspec
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import INDEX_FILE
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
-from envbuild.io.files import sha256_file, writing
+from envbuild.io.files import sha256_file, write_bytes, writing
 from envbuild.io.sorting import count_values
-from envbuild.manifest.buckets import PUBLISHED_EDGES, Edges, parse_edges, read_edges
-from envbuild.manifest.layout import (
+from envbuild.manifest.buckets import Edges, read_edges
+from envbuild.manifest.read import (
     FORMAT,
     GOLD_FILE,
     LOCK_FILE,
@@ -25,10 +27,9 @@ from envbuild.manifest.layout import (
 )
 from envbuild.records.execution import Limits
 from envbuild.schema.sampler import DEFAULT_TABLES, DISTRACTORS
-from envbuild.sql.connect import SQLITE_VERSION
+from envbuild.sql.connect import SQLITE_VERSION, VERSIONS
 from envbuild.sql.mask import MaskMode
 
-QUESTIONS_FILE = "questions.parquet"
 INPUT_FILES = (INDEX_FILE, "buckets.parquet", "findings.parquet", "signal.parquet")
 """Files of a corpus that decide a manifest; a database's own digest is in the first."""
 
@@ -85,7 +86,7 @@ class ManifestSettings(msgspec.Struct, frozen=True, kw_only=True):
             return Edges(self.edges), MaskMode(self.mask or MaskMode.LITERALS)
         if stored is not None and self.mask in (None, stored[1]):
             return stored[0], MaskMode(stored[1])
-        return Edges(PUBLISHED_EDGES), MaskMode(self.mask or MaskMode.LITERALS)
+        return Edges(), MaskMode(self.mask or MaskMode.LITERALS)
 
 
 def parse_tables(text: str) -> tuple[int, int]:
@@ -98,44 +99,40 @@ def parse_tables(text: str) -> tuple[int, int]:
     return int(smallest), int(largest if colon else smallest)
 
 
-def parse_edge_option(text: str | None) -> tuple[int, ...] | None:
-    """--edges as numbers; None where it was not given."""
-    return parse_edges(text).values if text is not None else None
+def check_corpora(corpora: list[CorpusFolder], settings: ManifestSettings) -> None:
+    """Raises UsageError where two corpora share a name, since their row ids would be the same.
 
-
-def check_names(corpora: list[CorpusFolder]) -> None:
-    """Raises UsageError where two corpora share a name: their row ids would be the same."""
-    names = [corpus.name for corpus in corpora]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    Raises UnknownNameError for a phrasing that no question of the corpora has.
+    """
+    names = Counter(corpus.name for corpus in corpora)
+    twice = sorted(name for name, times in names.items() if times > 1)
     if twice:
         raise UsageError(
             f"two corpora are called {', '.join(map(repr, twice))}: materialize one of them "
             "again with another --name"
         )
-
-
-def check_styles(settings: ManifestSettings, corpora: list[CorpusFolder]) -> None:
-    """Raises UnknownNameError for a phrasing that no question of the corpora has."""
-    if not settings.styles:
-        return
-    counts = (count_values(c.root / QUESTIONS_FILE, "style") for c in corpora if c.catalogued)
-    known = {style for found in counts for style in found} - {""}
-    for style in settings.styles:
-        if style not in known:
-            raise UnknownNameError("phrasing", style, known)
+    if settings.styles:
+        files = (c.root / "questions.parquet" for c in corpora if c.catalogued)
+        known = {style for file in files for style in count_values(file, "style")} - {""}
+        for style in settings.styles:
+            if style not in known:
+                raise UnknownNameError("phrasing", style, known)
 
 
 def configuration_of(settings: ManifestSettings, corpora: list[CorpusFolder]) -> dict[str, Any]:
     """What decides a manifest's bytes: the settings, the inputs' digests, the engine's version."""
     return {
         "settings": msgspec.to_builtins(settings),
-        "corpora": {corpus.name: _digests(corpus.root) for corpus in corpora},
+        "corpora": {
+            corpus.name: {
+                file: sha256_file(corpus.root / file)
+                for file in INPUT_FILES
+                if (corpus.root / file).is_file()
+            }
+            for corpus in corpora
+        },
         "sqlite": SQLITE_VERSION,
     }
-
-
-def _digests(root: Path) -> dict[str, str]:
-    return {file: sha256_file(root / file) for file in INPUT_FILES if (root / file).is_file()}
 
 
 BEGUN_FILE = "configuration.json"
@@ -167,6 +164,28 @@ def read_index(out: Path) -> dict[str, Any]:
             f"{out / MANIFEST_FILE} is no manifest's ({FORMAT}): choose another --out"
         )
     return index
+
+
+def write_index(
+    out: Path,
+    configuration: dict[str, Any],
+    counts: Any,
+    *,
+    edges: dict[str, list[int]],
+    parts: int = 1,
+    format: str = FORMAT,
+) -> None:
+    """Writes manifest.json; `edges`: corpus -> the lengths at which its buckets begin."""
+    index = {
+        "format": format,
+        "configuration": configuration,
+        "edges": edges,
+        "counts": counts,
+        "parts": parts,
+        "versions": VERSIONS,
+    }
+    encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
+    write_bytes(out / MANIFEST_FILE, encoded + b"\n")
 
 
 def read_begun(folder: Path) -> dict[str, Any] | None:
@@ -204,11 +223,16 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Which entries of two configurations are not the same, sorted."""
     now = msgspec.json.decode(msgspec.json.encode(now))
     flat_before, flat_now = dict(_flatten(before)), dict(_flatten(now))
-    return sorted(
-        key
-        for key in flat_before.keys() | flat_now.keys()
-        if flat_before.get(key) != flat_now.get(key)
-    )
+    keys = sorted(flat_before.keys() | flat_now.keys())
+    return [key for key in keys if flat_before.get(key) != flat_now.get(key)]
+
+
+def _flatten(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(values, dict):
+        yield prefix.removeprefix("."), values
+        return
+    for key, value in values.items():
+        yield from _flatten(value, f"{prefix}.{key}")
 
 
 def _typed(key: str) -> str:
@@ -217,14 +241,4 @@ def _typed(key: str) -> str:
     if section == "settings":
         option = "tables" if name in ("smallest", "largest") else name.replace("_", "-")
         return f"limit of a gold query ({name})" if "." in name else f"--{option}"
-    return f"{name.replace('.', '/', 1)}" if section == "corpora" else f"{section} version"
-
-
-def _flatten(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    if not isinstance(values, dict):
-        return [(prefix, values)]
-    return [
-        pair
-        for key, value in sorted(values.items())
-        for pair in _flatten(value, f"{prefix}.{key}" if prefix else str(key))
-    ]
+    return name.replace(".", "/", 1) if section == "corpora" else f"{section} version"

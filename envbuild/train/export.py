@@ -21,8 +21,7 @@ from msgspec import structs
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import atomic_path, sha256_file, write_bytes, write_text, writing
 from envbuild.io.parquet import open_parquet, write_batches
-from envbuild.manifest.layout import GOLD_FILE, ROWS_FILE
-from envbuild.manifest.read import Manifest, select_rows
+from envbuild.manifest.read import GOLD_FILE, ROWS_FILE, Manifest, select_rows
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 from envbuild.train import layouts as hub

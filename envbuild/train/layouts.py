@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from envbuild.env.tools import tool_schemas
 from envbuild.errors import CorpusFolderError
-from envbuild.manifest.layout import GOLD_SCHEMA, ROW_SCHEMA
+from envbuild.manifest.read import GOLD_SCHEMA, ROW_SCHEMA
 from envbuild.records.manifest import ManifestRow
 
 # What every layout is made of: one question of one step, and the column types they share.

@@ -20,8 +20,7 @@ from envbuild.env.views import ViewCache
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import sha256_file, write_bytes
 from envbuild.manifest.gold_store import refuse_other_engine
-from envbuild.manifest.layout import ROWS_FILE
-from envbuild.manifest.read import open_manifest
+from envbuild.manifest.read import ROWS_FILE, open_manifest
 from envbuild.records.episode import ChatFormat, Episode, RewardBreakdown, RewardSettings, Task
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from envbuild.io.parquet import columns_of, write_batches
 from envbuild.manifest.build import GROUP_OF_ROWS, regroup
-from envbuild.manifest.layout import ROW_SCHEMA
+from envbuild.manifest.read import ROW_SCHEMA
 from envbuild.records.manifest import ManifestRow
 from tests.bench.inputs import gold_queries, table_name
 

@@ -21,8 +21,7 @@ from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.json_stream import iter_json
 from envbuild.io.parquet import open_parquet, parquet_metadata, read_records, write_records
 from envbuild.manifest.build import build_manifest
-from envbuild.manifest.layout import GOLD_SCHEMA, REJECTS_FILE, ROW_SCHEMA, ROWS_FILE
-from envbuild.manifest.read import open_manifest
+from envbuild.manifest.read import GOLD_SCHEMA, REJECTS_FILE, ROW_SCHEMA, ROWS_FILE, open_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.episode import EndedBy, Episode

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from envbuild.env.reward import reward_of, score_answer, with_consensus
 from envbuild.errors import GoldError
-from envbuild.manifest.buckets import PUBLISHED_EDGES, bucket_of
+from envbuild.manifest.buckets import PUBLISHED_EDGES, Edges
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.read import open_manifest
 from envbuild.manifest.settings import ManifestSettings
@@ -368,14 +368,16 @@ class Mask(Capability):
         assert self.masked is None or self.masked.length == expected
 
     def found_bucket(self) -> str:
-        return bucket_of(len(self.text), self.edges)
+        return Edges(tuple(self.edges)).bucket(len(self.text))
 
     def check_buckets(self, expected: list[Any]) -> None:
         """`[[length, name], …]`, or the names of `masked_lengths` in their order."""
         lengths = self.given.get("masked_lengths", [])
         if not (expected and isinstance(expected[0], list)):
             expected = [list(pair) for pair in zip(lengths, expected, strict=True)]
-        same([[length, bucket_of(length, self.edges)] for length, _ in expected], expected)
+        same(
+            [[length, Edges(tuple(self.edges)).bucket(length)] for length, _ in expected], expected
+        )
         assert not lengths or sorted(lengths) == sorted(length for length, _ in expected)
 
     def check_status(self, expected: str) -> None:

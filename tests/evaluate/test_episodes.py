@@ -21,9 +21,8 @@ from envbuild.evaluate.runs import draw_questions, evaluate_episodes
 from envbuild.evaluate.statistics import score_by
 from envbuild.io.episodes import BEGUN, EpisodeJournal
 from envbuild.io.parquet import read_records, write_records
-from envbuild.manifest.layout import ROW_SCHEMA, ROWS_FILE
-from envbuild.manifest.read import open_manifest
-from envbuild.manifest.resample import LADDER, resample_manifest
+from envbuild.manifest.read import ROW_SCHEMA, ROWS_FILE, open_manifest
+from envbuild.manifest.samples import LADDER, resample_manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 from envbuild.records.evaluation import QuestionVerdict
 from envbuild.records.manifest import ManifestRow

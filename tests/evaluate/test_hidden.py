@@ -17,9 +17,8 @@ from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.parquet import write_records
 from envbuild.manifest.build import build_manifest
-from envbuild.manifest.layout import GOLD_SCHEMA, ROW_SCHEMA
-from envbuild.manifest.read import open_manifest
-from envbuild.manifest.resample import LADDER, resample_manifest
+from envbuild.manifest.read import GOLD_SCHEMA, ROW_SCHEMA, open_manifest
+from envbuild.manifest.samples import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.execution import Outcome
 from envbuild.records.manifest import ManifestRow

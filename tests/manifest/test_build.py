@@ -21,17 +21,10 @@ from envbuild.errors import (
     UsageError,
 )
 from envbuild.io.parquet import arrow_schema, read_records, write_records
-from envbuild.manifest import partition
+from envbuild.manifest import build as build_module
 from envbuild.manifest.buckets import bucket_corpora
 from envbuild.manifest.build import build_manifest
-from envbuild.manifest.layout import ROW_SCHEMA
-from envbuild.manifest.partition import (
-    partition_questions,
-    plan_parts,
-    read_questions,
-    remove_questions,
-)
-from envbuild.manifest.read import open_manifest
+from envbuild.manifest.read import ROW_SCHEMA, open_manifest
 from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.preflight import Finding, Severity
@@ -172,7 +165,7 @@ def test_styles_not_taken_are_rejects_and_change_no_other_row(
 
 @pytest.fixture
 def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "PART_QUESTIONS", 1)
+    monkeypatch.setattr(build_module, "PART_QUESTIONS", 1)
 
 
 @pytest.mark.usefixtures("many_parts")
@@ -279,7 +272,7 @@ def test_seeds_change_samples_and_hash_seeds_and_workers_do_not(
         "from envbuild.corpora.folder import open_corpora\n"
         "from envbuild.manifest.build import build_manifest\n"
         "from envbuild.manifest.settings import ManifestSettings as S\n"
-        "from envbuild.manifest import partition; partition.PART_QUESTIONS = 1\n"
+        "from envbuild.manifest import build; build.PART_QUESTIONS = 1\n"
         "if __name__ == '__main__':\n"
         "    build_manifest(open_corpora(Path(sys.argv[1])), Path(sys.argv[2]),\n"
         "        settings=S(smallest=1, largest=3), workers=int(sys.argv[3]))\n"
@@ -437,18 +430,3 @@ def test_a_question_id_of_two_databases_is_two_questions(tmp_path: Path) -> None
     manifest = open_manifest(build(tmp_path / "c", tmp_path / "out"))
     known = {row.db_id: (row.signal, row.findings) for row in manifest.rows}
     assert known == {"one": (0.25, ("no_signal",)), "two": (0.75, ())}
-
-
-def test_no_query_quoted_in_the_signal_is_handed_out(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "c", {"shop": SHOP}, [ask(1, "SELECT id FROM orders")])
-    score = SignalScore(
-        db_id="shop", question_id="q1", mutants=4, killed=1, signal_low=0.5, signal_high=0.5,
-        alive=("agg",), alive_sql=("SELECT " + "x" * 100_000,),
-    )  # fmt: skip
-    write_records(corpus.root / "signal.parquet", [score], arrow_schema(SignalScore))
-    parts = plan_parts([corpus], ManifestSettings(), folder=tmp_path, out=tmp_path)
-    partition_questions(corpus, parts, None)
-    assert read_questions(parts[0]).get_column("signal").to_list() == [0.5]
-    assert parts[0].file("signal").stat().st_size < 10_000
-    remove_questions(parts[0])
-    assert not list(tmp_path.glob("000000.*"))

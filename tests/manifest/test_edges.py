@@ -10,7 +10,6 @@ from envbuild.errors import UsageError
 from envbuild.manifest.buckets import (
     Edges,
     bucket_corpora,
-    bucket_of,
     parse_edges,
     parse_shares,
     suggest_edges,
@@ -22,13 +21,12 @@ from envbuild.manifest.buckets import (
     [(0, "short"), (148, "short"), (149, "medium"), (277, "medium"), (278, "long"), (9999, "long")],
 )
 def test_published_buckets_are_half_open(length: int, name: str) -> None:
-    assert bucket_of(length) == bucket_of(length, (149, 278)) == name
+    assert Edges().bucket(length) == Edges((149, 278)).bucket(length) == name
 
 
 def test_other_numbers_of_edges_are_numbered() -> None:
     assert Edges((10,)).names == ("b0", "b1")
-    assert [bucket_of(n, (10, 20, 30)) for n in (9, 10, 29, 30)] == ["b0", "b1", "b2", "b3"]
-    assert [Edges((10, 20)).bounds(n) for n in range(3)] == [(0, 10), (10, 20), (20, None)]
+    assert [Edges((10, 20, 30)).bucket(n) for n in (9, 10, 29, 30)] == ["b0", "b1", "b2", "b3"]
 
 
 @pytest.mark.parametrize("text", ["", "a", "278,149", "149,149", "0,5", "1.5", "-3", "149,278,"])

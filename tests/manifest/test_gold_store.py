@@ -21,9 +21,15 @@ from envbuild.evaluate.runs import evaluate_episodes
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.parquet import read_records, write_records
 from envbuild.manifest.build import build_manifest
-from envbuild.manifest.layout import GOLD_FILE, GOLD_SCHEMA, MANIFEST_FILE, ROW_SCHEMA, ROWS_FILE
-from envbuild.manifest.read import open_manifest
-from envbuild.manifest.resample import LADDER, resample_manifest
+from envbuild.manifest.read import (
+    GOLD_FILE,
+    GOLD_SCHEMA,
+    MANIFEST_FILE,
+    ROW_SCHEMA,
+    ROWS_FILE,
+    open_manifest,
+)
+from envbuild.manifest.samples import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown

@@ -9,8 +9,14 @@ import pytest
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import write_records
-from envbuild.manifest.layout import FORMAT, GOLD_SCHEMA, ROW_SCHEMA, escape_part, row_id_of
-from envbuild.manifest.read import open_manifest
+from envbuild.manifest.read import (
+    FORMAT,
+    GOLD_SCHEMA,
+    ROW_SCHEMA,
+    escape_part,
+    open_manifest,
+    row_id_of,
+)
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.verdicts import decode_rows, encode_rows
 

@@ -8,7 +8,7 @@ import msgspec
 
 from envbuild.io.files import write_bytes
 from envbuild.io.parquet import write_records
-from envbuild.manifest.layout import (
+from envbuild.manifest.read import (
     FORMAT,
     GOLD_FILE,
     GOLD_SCHEMA,
