@@ -91,10 +91,18 @@ class Agent:
         Raises SourceError where a database is no SQLite file, StateError where `generate` returns
         anything but a completion for each prompt.
         """
-        notes = evidence or [""] * len(asked)
         episodes = [
-            self._open(question, Path(database), note, place)
-            for place, ((question, database), note) in enumerate(zip(asked, notes, strict=True))
+            TextEpisode(
+                Task(question=question, evidence=note, row_id=f"{Path(database).stem}/{place}"),
+                open_database(Path(database), limits=self.limits),
+                settings=self.settings,
+                prompts=self.prompts,
+                policy=self.policy,
+                tokenizer=self.tokenizer,
+            )
+            for place, ((question, database), note) in enumerate(
+                zip(asked, evidence or [""] * len(asked), strict=True)
+            )
         ]
         try:
             while open_now := [
@@ -107,12 +115,7 @@ class Agent:
                     if isinstance(found, Exception):
                         record_generation_failure(episodes[place], found)
                         continue
-                    observation = episodes[place].feed(
-                        found.text,
-                        completion_tokens=found.completion_tokens,
-                        context_tokens=found.context_tokens,
-                        truncated=found.truncated,
-                    )
+                    observation = episodes[place].feed_completion(found)
                     if on_turn:
                         on_turn(place, request, found.text, observation)
             return [episode.record() for episode in episodes]
@@ -120,39 +123,29 @@ class Agent:
             for episode in episodes:
                 episode.close()
 
-    def _open(self, question: str, database: Path, evidence: str, place: int) -> TextEpisode:
-        return TextEpisode(
-            Task(question=question, evidence=evidence, row_id=f"{database.stem}/{place}"),
-            open_database(database, limits=self.limits),
-            settings=self.settings,
-            prompts=self.prompts,
-            policy=self.policy,
-            tokenizer=self.tokenizer,
-        )
-
     def _generate(self, requests: list[TextRequest]) -> list[Completion | Exception]:
         complete_all = getattr(self.generate, "complete_all", None)
-        answers: list[str | Completion | Exception]
+        returned: object
         if complete_all is not None:
-            answers = list(complete_all(requests))
+            returned = complete_all(requests)
         else:
-            generate = cast(Callable[..., list[str]], self.generate)
+            generate = cast(Callable[..., object], self.generate)
             prompts = [request.context for request in requests]
             limits = [request.max_new_tokens for request in requests]
-            returned: object = generate(prompts, *[limits] * takes_limits(generate))
-            if isinstance(returned, str) or not isinstance(returned, Iterable):
-                raise StateError(
-                    f"generate gave a {type(returned).__name__}, not a list of completions: it "
-                    "takes a list of prompts and returns a list of texts, one a prompt"
-                )
-            answers = list(returned)
+            returned = generate(prompts, *[limits] * takes_limits(generate))
+        if isinstance(returned, str) or not isinstance(returned, Iterable):
+            raise StateError(
+                f"generate gave a {type(returned).__name__}, not a list of completions: it takes "
+                "a list of prompts and returns a list of texts, one a prompt"
+            )
+        answers = [Completion(text=one) if isinstance(one, str) else one for one in returned]
         if len(answers) != len(requests):
             raise StateError(
                 f"generate gave {len(answers)} completions for {len(requests)} prompts"
             )
-        if strange := [one for one in answers if not isinstance(one, str | Completion | Exception)]:
+        if strange := [one for one in answers if not isinstance(one, Completion | Exception)]:
             raise StateError(f"generate gave a {type(strange[0]).__name__} as a completion")
-        return [Completion(text=found) if isinstance(found, str) else found for found in answers]
+        return answers
 
 
 def takes_limits(generate: Callable[..., object]) -> bool:

@@ -6,102 +6,21 @@ import re
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import httpx
 import msgspec
 
 from envbuild.engine.seeds import completion_seed
-from envbuild.env.episode import QWEN, TextEpisode
+from envbuild.env.episode import TextEpisode
 from envbuild.errors import ConfigurationError, OperatorError, UnknownNameError
 from envbuild.io.json_stream import decode_json
 from envbuild.records.corpus import printable
 from envbuild.records.episode import EVALUATION_SAMPLING, Completion, EndedBy, Sampling, TextRequest
 
-# What a server says when a request does not fit its context window.
-#
-# The status is 400 (413 from some gateways) and the figures stand in the sentence, which each
-# server words in its own way: read off vLLM, SGLang and llama.cpp.
-
-
-_STATUSES = frozenset((400, 413))
-_WINDOW = re.compile(
-    r"(?:maximum context length (?:is|of)|context length \(|available context size \("
-    r"|max_model_len=)\s*(\d{1,9})"
-)
-_PROMPT = re.compile(
-    r"\b(\d{1,9}) (?:tokens )?(?:in the (?:prompt|messages|input)|from the input|input tokens)"
-    r"|(?:prompt is|input \(|request \()\s*(\d{1,9}) tokens"
-)
-
-
-class Overflow(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that did not fit."""
-
-    window: int
-    """Tokens that prompt and completion may have together."""
-    prompt: int | None
-    """The prompt's tokens (at least); None where the server does not say."""
-
-    def shorter(self, limit: int) -> int:
-        """A token limit below `limit` that may fit; 0 where the prompt leaves no room."""
-        if self.prompt is not None:
-            room = self.window - self.prompt
-        elif limit >= self.window:
-            room = self.window - 1
-        else:
-            room = limit // 2
-        return max(0, min(room, limit - 1))
-
-
-def read_overflow(status: int, text: str) -> Overflow | None:
-    """The overflow that an answer reports; None where it says something else."""
-    window = _WINDOW.search(text) if status in _STATUSES else None
-    if window is None:
-        return None
-    prompt = _PROMPT.search(text)
-    tokens = int(prompt[1] or prompt[2]) if prompt else None
-    return Overflow(window=int(window[1]), prompt=tokens)
-
-
-# Async work for callers that are not: in a script, and where a loop runs already (notebooks).
-
-
-R = TypeVar("R")
-
-
-def run_to_end(work: Coroutine[Any, Any, R]) -> R:
-    """What `work` returns; what it raises is raised here.
-
-    A thread has one event loop at a time: where one runs in this thread, the work gets a thread of
-    its own, and this one waits. An interrupt ends the work too.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
-
-    async def noted() -> R:
-        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work
-
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(asyncio.run, noted())
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            for loop, task in begun:
-                with suppress(RuntimeError):  # it has ended by now
-                    loop.call_soon_threadsafe(task.cancel if task else loop.stop)
-            raise
-
-
-# An async client of `/v1/completions`: the raw prompt string goes out, so `<think>` stays in it.
-#
-# Two dialects: `vllm` sends what keeps special tokens in the text; `openai` sends the common
-# fields alone, for servers that refuse the others (`transformers serve` answers 422 to them).
-
+# The raw prompt string goes out, so `<think>` stays in it. Two dialects: `vllm` sends what keeps
+# special tokens in the text; `openai` sends the common fields alone, for servers that refuse the
+# others (`transformers serve` answers 422 to them).
 
 DIALECTS = ("vllm", "openai")
 RETRIES = 5
@@ -123,6 +42,15 @@ _VLLM_FIELDS = {
     "add_special_tokens": False,
 }
 _UNKNOWN = re.compile(r"unexpected|unrecognized|unknown|extra|not (?:permitted|supported)", re.I)
+_WINDOW = re.compile(
+    r"(?:maximum context length (?:is|of)|context length \(|available context size \("
+    r"|max_model_len=)\s*(\d{1,9})"
+)
+"""How vLLM, SGLang and llama.cpp say it."""
+_PROMPT = re.compile(
+    r"\b(\d{1,9}) (?:tokens )?(?:in the (?:prompt|messages|input)|from the input|input tokens)"
+    r"|(?:prompt is|input \(|request \()\s*(\d{1,9}) tokens"
+)
 
 
 class ServerUnreachableError(OperatorError):
@@ -135,6 +63,35 @@ class CompletionError(Exception):
 
 class WindowFullError(CompletionError):
     """The context so far fills the window: nothing more can be sampled, by no server's fault."""
+
+
+class Overflow(NamedTuple):
+    """A request that did not fit the server's context window."""
+
+    window: int
+    """Tokens that prompt and completion may have together."""
+    prompt: int | None
+    """The prompt's tokens (at least); None where the server does not say."""
+
+    def shorter(self, limit: int) -> int:
+        """A token limit below `limit` that may fit; 0 where the prompt leaves no room."""
+        if self.prompt is not None:
+            room = self.window - self.prompt
+        else:
+            room = self.window - 1 if limit >= self.window else limit // 2
+        return max(0, min(room, limit - 1))
+
+
+def read_overflow(status: int, text: str) -> Overflow | None:
+    """The overflow that an answer reports; None where it says something else.
+
+    The status is 400 (413 from some gateways), and the figures stand in the sentence.
+    """
+    window = _WINDOW.search(text) if status in (400, 413) else None
+    if window is None:
+        return None
+    prompt = _PROMPT.search(text)
+    return Overflow(int(window[1]), int(prompt[1] or prompt[2]) if prompt else None)
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -183,10 +140,16 @@ class CompletionsClient:
             raise ConfigurationError("the API key holds characters that no HTTP header can carry")
         self.base_url = base_url.rstrip("/")
         self.model = model
-        self.sampling = sampling
         self.dialect = dialect
         self.retries = retries
         self.seconds = seconds
+        self._fields: dict[str, Any] = {
+            "model": model,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if dialect == "vllm":
+            self._fields |= {"top_k": sampling.top_k, **_VLLM_FIELDS}
         self._free = asyncio.Semaphore(connections)
         """Waiting for a connection is no part of a request's time."""
         self._answered = False
@@ -211,18 +174,18 @@ class CompletionsClient:
         are spent or the server refuses this request, and ServerUnreachableError where no request
         could succeed.
         """
+        asked = {"prompt": request.context, "stop": list(request.stop), "seed": seed % 2**31}
         limit = request.max_new_tokens
         attempt = shortened = 0
         while True:
             wait = FIRST_WAIT * 2**attempt
-            payload = self._payload(request, limit, seed)
             try:
-                response, content = await self._post(payload)
+                response, content = await self._post(self._fields | asked | {"max_tokens": limit})
             except TimeoutError:
                 last = f"no whole answer within {self.seconds:g} seconds"
             except httpx.ConnectError as e:
                 last = f"no server at {self.base_url}: {self._shown(str(e))}"
-                if attempt >= min(self.retries, self.retries if self._answered else 1):
+                if attempt == self.retries or (attempt and not self._answered):
                     raise ServerUnreachableError(last) from e
             except (httpx.InvalidURL, httpx.UnsupportedProtocol) as e:
                 raise ServerUnreachableError(
@@ -236,7 +199,6 @@ class CompletionsClient:
                     return self._completion(content)
                 said = content[:MAX_ERROR_BYTES].decode(errors="replace")
                 last = f"status {response.status_code}: {self._shown(said)}"
-                self._refuse_lasting(response.status_code, said, last)
                 if overflow := read_overflow(response.status_code, said):
                     limit, shortened = overflow.shorter(limit), shortened + 1
                     if limit and shortened <= MAX_SHORTENED:
@@ -244,8 +206,7 @@ class CompletionsClient:
                     raise WindowFullError(
                         f"the server's window of {overflow.window} tokens is full"
                     )
-                if response.status_code not in _PASSING:
-                    raise CompletionError(last)
+                self._refuse_lasting(response.status_code, said, last)
                 wait = _retry_after(response) or wait
             if attempt == self.retries:
                 raise CompletionError(f"{last} (after {self.retries} retries)")
@@ -276,13 +237,16 @@ class CompletionsClient:
         return response, bytes(content)
 
     def _refuse_lasting(self, status: int, text: str, said: str) -> None:
-        """Raises ServerUnreachableError for an answer that every request would get."""
+        """Raises for an answer that this request would get again, or every request."""
         if status in _OPERATOR:
             raise ServerUnreachableError(f"{self.base_url} refuses model {self.model!r}, {said}")
-        if self._refuses_dialect(status, text):
+        named = [field for field in ("top_k", *_VLLM_FIELDS) if field in text]
+        if self.dialect == "vllm" and status in (400, 422) and named and _UNKNOWN.search(text):
             raise ServerUnreachableError(
                 f"{self.base_url} refuses fields of dialect vllm: try openai ({said})"
             )
+        if status not in _PASSING:
+            raise CompletionError(said)
 
     def _completion(self, content: bytes) -> Completion:
         try:
@@ -310,34 +274,6 @@ class CompletionsClient:
             text = text.replace(spelled, "[the API key]") if self._key else text
         return text
 
-    def _payload(self, request: TextRequest, limit: int, seed: int) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "model": self.model,
-            "prompt": request.context,
-            "max_tokens": limit,
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
-            "stop": list(request.stop),
-            "seed": seed % 2**31,
-        }
-        if self.dialect == "vllm":
-            payload |= {"top_k": self.sampling.top_k, **_VLLM_FIELDS}
-        return payload
-
-    def _refuses_dialect(self, status: int, text: str) -> bool:
-        """True where the server knows no field that only this dialect sends."""
-        return (
-            self.dialect == "vllm"
-            and status in (400, 422)
-            and _UNKNOWN.search(text) is not None
-            and any(field in text for field in ("top_k", *_VLLM_FIELDS))
-        )
-
-
-def sampling_seed(seed: int, request: TextRequest) -> int:
-    """The seed of one completion: its own for every episode and turn of a run."""
-    return completion_seed(seed, request.episode_id, request.turn)
-
 
 def _retry_after(response: httpx.Response) -> float:
     """Seconds that the server asks to wait, at most a minute; 0 where it does not say."""
@@ -347,11 +283,13 @@ def _retry_after(response: httpx.Response) -> float:
         return 0.0
 
 
-# How an episode ends whose next completion cannot be had.
+def sampling_seed(seed: int, request: TextRequest) -> int:
+    """The seed of one completion: its own for every episode and turn of a run."""
+    return completion_seed(seed, request.episode_id, request.turn)
 
 
 def record_generation_failure(episode: TextEpisode, error: Exception) -> None:
-    """Ends the episode; `error` goes into the record.
+    """Ends an episode whose next completion cannot be had; `error` goes into the record.
 
     A window that the turns filled is a spent token budget, and the last working query is the
     answer. Anything else, a first prompt that does not fit too, is the server's failure, or the
@@ -362,14 +300,8 @@ def record_generation_failure(episode: TextEpisode, error: Exception) -> None:
     episode.fail(str(error) or type(error).__name__, ended_by=ended_by)
 
 
-# An OpenAI-compatible server as the `generate` of an Agent.
-
-
-DEFAULT_TOKENS = 2048
-
-
 class ServerGenerate:
-    """Completions of a served model, all prompts of a call at once.
+    """A served model as the `generate` of an Agent: all requests of a call at once.
 
     Each has a seed of its own, derived from `seed` by its episode and turn.
     """
@@ -386,35 +318,6 @@ class ServerGenerate:
     ) -> None:
         self.base_url, self.model, self.sampling = base_url, model, sampling
         self.dialect, self.api_key, self.seed = dialect, api_key, seed
-        self._calls = 0
-
-    def __call__(
-        self, prompts: list[str], max_new_tokens: Sequence[int] | None = None
-    ) -> list[str]:
-        """One completion a prompt, up to the chat's stop texts.
-
-        `max_new_tokens`: the most tokens of each; 2,048 where it is not given. Seeds are derived by
-        place and by call, as if the calls were turns. Raises CompletionError where one cannot be
-        had.
-        """
-        limits = max_new_tokens or [DEFAULT_TOKENS] * len(prompts)
-        requests = [
-            TextRequest(
-                context=prompt,
-                max_new_tokens=limit,
-                stop=QWEN.stop,
-                episode_id=str(place),
-                turn=self._calls,
-            )
-            for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
-        ]
-        self._calls += 1
-        texts = []
-        for found in self.complete_all(requests):
-            if isinstance(found, CompletionError):
-                raise found
-            texts.append(found.text)
-        return texts
 
     def complete_all(self, requests: Sequence[TextRequest]) -> list[Completion | CompletionError]:
         """One completion a request within its own limits, or why it cannot be had.
@@ -422,7 +325,7 @@ class ServerGenerate:
         Works inside a running event loop, too, which waits meanwhile. Raises
         ServerUnreachableError where no request could succeed.
         """
-        return run_to_end(self._complete_all(requests))
+        return _run_to_end(self._complete_all(requests))
 
     async def _complete_all(
         self, requests: Sequence[TextRequest]
@@ -434,12 +337,40 @@ class ServerGenerate:
             dialect=self.dialect,
             api_key=self.api_key,
         ) as client:
-            return list(await asyncio.gather(*(self._one(client, r) for r in requests)))
 
-    async def _one(
-        self, client: CompletionsClient, request: TextRequest
-    ) -> Completion | CompletionError:
+            async def one(request: TextRequest) -> Completion | CompletionError:
+                try:
+                    return await client.complete(request, seed=sampling_seed(self.seed, request))
+                except CompletionError as e:
+                    return e
+
+            return list(await asyncio.gather(*map(one, requests)))
+
+
+R = TypeVar("R")
+
+
+def _run_to_end(work: Coroutine[Any, Any, R]) -> R:
+    """What `work` returns, in a script and where an event loop runs already (notebooks).
+
+    A thread has one event loop at a time: where one runs in this thread, the work gets a thread of
+    its own, and this one waits. An interrupt ends the work too.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    begun: list[asyncio.AbstractEventLoop] = []
+
+    async def noted() -> R:
+        begun.append(asyncio.get_running_loop())
+        return await work
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(asyncio.run, noted())
         try:
-            return await client.complete(request, seed=sampling_seed(self.seed, request))
-        except CompletionError as e:
-            return e
+            return running.result()
+        except KeyboardInterrupt:
+            with suppress(RuntimeError, IndexError):  # it has ended by now, or not begun
+                begun[0].call_soon_threadsafe(begun[0].stop)
+            raise

@@ -9,7 +9,6 @@
 Here episodes and rewards meet; trainers, servers and the terminal only translate.
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -47,7 +46,6 @@ from envbuild.records.execution import Limits, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.signal.variants import VariantStore
 from envbuild.sql.execution.session import DEFAULT_LIMITS
-from envbuild.sql.forks import renew_in_children
 
 DEFAULT_REWARD = RewardSettings()
 
@@ -103,8 +101,6 @@ class Environment:
         self._gold_store = GoldStore(
             manifest, rerun_golds=rerun_golds, open_variant=self._variant_store.session
         )
-        self.renew_locks()
-        renew_in_children(self)
         self._current: TextEpisode | None = None
 
     @classmethod
@@ -132,9 +128,8 @@ class Environment:
 
         `step` is the training step that sets the submit gate's probability; None leaves it open.
         """
-        row = self.row(row)
-        options = self._options(row, candidate=candidate, step=step, policy=policy)
-        return TextEpisode(_task(row), self._open_view(row), tokenizer=self.tokenizer, **options)
+        task, database, options = self._opening(row, candidate, step, policy)
+        return TextEpisode(task, database, tokenizer=self.tokenizer, **options)
 
     def new_token_episode(
         self,
@@ -146,9 +141,8 @@ class Environment:
         policy: str = "",
     ) -> TokenEpisode:
         """An episode of its own over token ids; see `new_episode`."""
-        row = self.row(row)
-        options = self._options(row, candidate=candidate, step=step, policy=policy)
-        return TokenEpisode(_task(row), self._open_view(row), tokenizer=tokenizer, **options)
+        task, database, options = self._opening(row, candidate, step, policy)
+        return TokenEpisode(task, database, tokenizer=tokenizer, **options)
 
     def score(self, episode: Episode) -> RewardBreakdown:
         """What a finished episode earned, before its group's consensus is known.
@@ -178,16 +172,9 @@ class Environment:
         """The SQL of a completion, read as a final turn; empty where there is none."""
         return read_final(completion, chat=self.chat)
 
-    def renew_locks(self) -> None:
-        """For a forked child: another thread of the parent may have been reading."""
-        self._reading = threading.Lock()
-
     def row(self, row: ManifestRow | str) -> ManifestRow:
         """The manifest's row of that id; a row is returned as it is."""
-        if isinstance(row, ManifestRow):
-            return row
-        with self._reading:
-            return self.manifest.row(row)
+        return row if isinstance(row, ManifestRow) else self.manifest.row(row)
 
     def gold(self, row: ManifestRow, variant: str = "") -> GoldResult:
         """The row's gold result: the stored one, or the one run here where that is asked for."""
@@ -250,11 +237,13 @@ class Environment:
         """The settings say so, or the row's split: then no submit gate and no hidden variants."""
         return self.settings.evaluation or is_evaluation_split(row.split)
 
-    def _options(
-        self, row: ManifestRow, *, candidate: int, step: int | None, policy: str
-    ) -> dict[str, Any]:
+    def _opening(
+        self, row: ManifestRow | str, candidate: int, step: int | None, policy: str
+    ) -> tuple[Task, EpisodeDatabase, dict[str, Any]]:
+        """What an episode of either form is made with."""
+        row = self.row(row)
         gate = 0.0 if self._is_evaluation(row) else gate_probability(step, self.settings)
-        return {
+        options = {
             "settings": self.settings,
             "prompts": self.prompts,
             "chat": self.chat,
@@ -264,6 +253,8 @@ class Environment:
             "policy": policy,
             "reward_sha256": self._reward_sha256,
         }
+        task = Task(question=row.question, evidence=row.evidence, row_id=row.row_id)
+        return task, self._open_view(row), options
 
     def _open_view(self, row: ManifestRow) -> EpisodeDatabase:
         return self.views.open(
@@ -285,7 +276,3 @@ class Environment:
             gold = self.gold(row, name)
             if can_judge(gold):
                 yield Variant(self._variant_store.session(name, visible), gold)
-
-
-def _task(row: ManifestRow) -> Task:
-    return Task(question=row.question, evidence=row.evidence, row_id=row.row_id)

@@ -34,6 +34,7 @@ from envbuild.env.views import EpisodeDatabase
 from envbuild.errors import StateError
 from envbuild.records.episode import (
     ChatFormat,
+    Completion,
     EndedBy,
     Episode,
     EpisodeSettings,
@@ -443,6 +444,15 @@ class TextEpisode(RunningEpisode):
         self._spent += added
         self.context += self.chat.message_end + shown
         return observation
+
+    def feed_completion(self, found: Completion) -> str:
+        """`feed`, with the server's own figures."""
+        return self.feed(
+            found.text,
+            completion_tokens=found.completion_tokens,
+            context_tokens=found.context_tokens,
+            truncated=found.truncated,
+        )
 
     def _count(self, text: str) -> int:
         if self.tokenizer is None:

@@ -18,7 +18,6 @@ from envbuild.env.client import (
     sampling_seed,
 )
 from envbuild.env.environment import Environment
-from envbuild.env.episode import TextEpisode
 from envbuild.env.reward import with_consensus
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.io.episodes import EpisodeJournal, read_configuration
@@ -74,7 +73,10 @@ def recorded_settings(folder: Path) -> EpisodeSettings | None:
         raise CorpusFolderError(f"the settings that {folder} records are none: {e}") from None
 
 
-# One self-contained HTML page to read episodes turn by turn: no network, no other file.
+_EPISODE = ("episode_id", "policy", "ended_by", "gated", "error", "prompt", "sql")
+_TURN = ("kind", "completion", "observation", "completion_tokens", "truncated")
+_ROW = ("question", "evidence", "gold_sql", "bucket", "db_id", "tables")
+"""What the page shows of each record."""
 
 
 def render_episodes(
@@ -84,53 +86,28 @@ def render_episodes(
     rows: Mapping[str, ManifestRow],
     rewards: Mapping[str, RewardBreakdown],
 ) -> str:
-    """The page; `rows` by row_id and `rewards` by episode_id may lack any of them."""
-    document = {
-        "name": name,
-        "episodes": [
-            _plain(episode, rows.get(episode.row_id), rewards.get(episode.episode_id))
-            for episode in episodes
-        ],
-    }
-    template = files("envbuild.env").joinpath("page.html").read_text(encoding="utf-8")
-    return template.replace("@DOCUMENT@", embed_json(document))
+    """One self-contained HTML page to read episodes turn by turn: no network, no other file.
 
-
-def _plain(
-    episode: Episode, row: ManifestRow | None, reward: RewardBreakdown | None
-) -> dict[str, Any]:
-    return {
-        "id": episode.episode_id,
-        "policy": episode.policy,
-        "ended_by": episode.ended_by,
-        "gated": episode.gated,
-        "error": episode.error,
-        "prompt": episode.prompt,
-        "sql": episode.sql,
-        "turns": [
-            {
-                "kind": turn.kind,
-                "completion": turn.completion,
-                "observation": turn.observation,
-                "tokens": turn.completion_tokens,
-                "truncated": turn.truncated,
-                "failed": sum(call.failed for call in turn.calls),
-                "calls": len(turn.calls),
-            }
+    `rows` by row_id and `rewards` by episode_id may lack some.
+    """
+    shown = []
+    for episode in episodes:
+        row, reward = rows.get(episode.row_id), rewards.get(episode.episode_id)
+        turns = [
+            _fields(turn, _TURN)
+            | {"calls": len(turn.calls), "failed": sum(call.failed for call in turn.calls)}
             for turn in episode.turns
-        ],
-        "question": row.question if row else "",
-        "evidence": row.evidence if row else "",
-        "gold": row.gold_sql if row else "",
-        "bucket": row.bucket if row else "",
-        "db": row.db_id if row else "",
-        "tables": len(row.tables) if row else 0,
-        "reward": reward,
-        "tier": reward.tier if reward else "",
-    }
+        ]
+        told = _fields(episode, _EPISODE) | (_fields(row, _ROW) if row else {})
+        shown.append(
+            told | {"turns": turns, "reward": reward, "tier": reward.tier if reward else ""}
+        )
+    template = files("envbuild.env").joinpath("page.html").read_text(encoding="utf-8")
+    return template.replace("@DOCUMENT@", embed_json({"name": name, "episodes": shown}))
 
 
-# Many episodes at once against one server: bounded, resumed, each kept once it is finished.
+def _fields(record: msgspec.Struct, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 OnTurn = Callable[[str, TextRequest, str, str], None]
@@ -169,33 +146,35 @@ async def run_rollouts(
     finished: asyncio.Queue[Episode | None] = asyncio.Queue()
 
     async def work() -> None:
-        try:
-            for row, candidate in waiting:
-                episode = await run_episode(
-                    env,
-                    row,
-                    completions,
-                    candidate=candidate,
-                    step=step,
-                    policy=policy,
-                    on_turn=on_turn,
-                )
-                await asyncio.to_thread(journal.add, episode)
-                await finished.put(episode)
-        finally:
-            finished.put_nowait(None)
+        for row, candidate in waiting:
+            episode = await run_episode(
+                env,
+                row,
+                completions,
+                candidate=candidate,
+                step=step,
+                policy=policy,
+                on_turn=on_turn,
+            )
+            await asyncio.to_thread(journal.add, episode)
+            finished.put_nowait(episode)
 
     workers = [asyncio.create_task(work()) for _ in range(max(1, concurrency))]
+    all_done = asyncio.gather(*workers)  # at the first error, too
+    all_done.add_done_callback(lambda _: finished.put_nowait(None))
     try:
-        for _ in workers:
-            while (episode := await finished.get()) is not None:
-                yield episode
-            _raise_first(workers, kept=len(journal.finished))
-        await asyncio.gather(*workers)
+        while (episode := await finished.get()) is not None:
+            yield episode
+        await all_done
+    except ServerUnreachableError as e:
+        if journal.finished:
+            goes_on = "finished episodes are kept: the same command goes on from them"
+            raise ServerUnreachableError(f"{e}; {goes_on}") from e
+        raise
     finally:
         for worker in workers:
             worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await asyncio.gather(*workers, all_done, return_exceptions=True)
 
 
 async def run_episode(
@@ -214,43 +193,18 @@ async def run_episode(
         env.new_episode, row_id, candidate=candidate, step=step, policy=policy
     )
     try:
-        await _play(env, episode, completions, on_turn)
+        while (request := episode.next_request()) is not None:
+            try:
+                found = await completions.complete(request, seed=sampling_seed(env.seed, request))
+            except CompletionError as e:
+                record_generation_failure(episode, e)
+                continue
+            observation = await asyncio.to_thread(episode.feed_completion, found)
+            if on_turn:
+                on_turn(episode.episode_id, request, found.text, observation)
         return msgspec.structs.replace(episode.record(), seconds=time.monotonic() - began)
     finally:
         episode.close()
-
-
-async def _play(
-    env: Environment,
-    episode: TextEpisode,
-    completions: Completions,
-    on_turn: OnTurn | None,
-) -> None:
-    while (request := episode.next_request()) is not None:
-        try:
-            found = await completions.complete(request, seed=sampling_seed(env.seed, request))
-        except CompletionError as e:
-            record_generation_failure(episode, e)
-            return
-        observation = await asyncio.to_thread(
-            episode.feed,
-            found.text,
-            completion_tokens=found.completion_tokens,
-            context_tokens=found.context_tokens,
-            truncated=found.truncated,
-        )
-        if on_turn:
-            on_turn(episode.episode_id, request, found.text, observation)
-
-
-def _raise_first(workers: Sequence["asyncio.Task[None]"], *, kept: int) -> None:
-    """Raises what a finished worker raised."""
-    for worker in workers:
-        if worker.done() and not worker.cancelled() and (error := worker.exception()):
-            if kept and isinstance(error, ServerUnreachableError):
-                goes_on = "finished episodes are kept: the same command goes on from them"
-                raise ServerUnreachableError(f"{error}; {goes_on}") from error
-            raise error
 
 
 def choose_rows(

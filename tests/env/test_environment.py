@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.env import reward as reward_gold
 from envbuild.env.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, RewardSettings, Tier
@@ -284,7 +283,7 @@ def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
     """Every lock between a row's id and its reward is held elsewhere while the child is made."""
     answer = env.row("music/music/0").gold_sql
     records = env.manifest.rows._records  # type: ignore[attr-defined]  # the lock is no interface
-    with env._reading, records.lock, reward_gold._kept.lock:
+    with records.lock:
         child = os.fork()
         if child == 0:
             signal.alarm(300)

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.env.client import CompletionsClient, ServerGenerate
+from envbuild.env.client import CompletionsClient
 from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.io.episodes import PARQUET, iter_episodes, read_index
@@ -269,8 +269,6 @@ def test_a_key_that_no_header_carries_is_refused_unseen(manifest: Path, key: str
     with pytest.raises(ConfigurationError, match="no HTTP header can carry") as found:
         CompletionsClient("http://127.0.0.1:9/v1", "m", sampling=Sampling(), api_key=key)
     assert key not in str(found.value)
-    with pytest.raises(ConfigurationError, match="no HTTP header can carry"):
-        ServerGenerate("http://127.0.0.1:9/v1", "m", api_key=key)(["prompt"])
 
 
 @pytest.mark.parametrize(("texts", "rates"), [((SUBMIT,), {"100"}), (("I do not know.",), {"0"})])

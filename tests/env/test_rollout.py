@@ -447,12 +447,10 @@ def test_every_completion_has_a_seed_of_its_own(manifest: Path, tmp_path: Path) 
         with server as base_url:
             generate = ServerGenerate(base_url, "oracle", seed=seed)
             envbuild.Agent(generate).run_many(asked)
-            generate(["one", "two"])
-            generate(["one"])
         return sorted(payload["seed"] for payload in server.requests)
 
     first = seeds(1)
-    assert len(set(first)) == len(first) > 6
+    assert len(set(first)) == len(first) >= 6
     assert first == seeds(1) and not set(first) & set(seeds(2))
 
 
