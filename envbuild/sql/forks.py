@@ -22,6 +22,14 @@ def renew_in_children(owner: HasLocks) -> None:
     _owners.add(owner)
 
 
+_left_to_the_parent: list[object] = []
+
+
+def leave_to_the_parent(inherited: object) -> None:
+    """Keeps in a child what its parent may close: here that could wait for a lock of the parent."""
+    _left_to_the_parent.append(inherited)
+
+
 class KeyedLocks:
     """A lock for each key, which lives as long as a thread holds it or waits for it."""
 

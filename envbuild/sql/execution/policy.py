@@ -73,19 +73,10 @@ _KINDS: dict[str | None, int] = {name: _kind(name) for name in FUNCTIONS}
 class Authorizer:
     """SQLite's authorizer for one session's statements; remembers what the last one asked for."""
 
-    __slots__ = (
-        "denied",
-        "harmless",
-        "own_tables",
-        "revealing",
-        "running",
-        "slow_calls",
-        "unstoppable",
-    )
-
     def __init__(self) -> None:
         self.own_tables: frozenset[str] = frozenset()
-        """Folded names of the database's tables, once one is called like a built-in table."""
+        """Folded names of the database's own tables, once they are known: one may be called as a
+        built-in table is."""
         self.harmless: set[str | None] = set()
         """Tables seen before, so that each is looked at once."""
         self.reset()
@@ -98,8 +89,6 @@ class Authorizer:
         self.denied = False
         self.running = False
         """Prepared and let go: what is asked from here on, a virtual table asks for itself."""
-        self.revealing = ""
-        """The built-in table that was refused, unless the database has one of its own."""
 
     def check(
         self, action: int, first: str | None, second: str | None, database: str | None, view: object
@@ -126,9 +115,6 @@ class Authorizer:
     def _is_table(self, name: str | None) -> bool:
         table = fold_name(name or "")
         if table in BUILT_IN_TABLES or table.startswith("pragma_"):
-            if table not in self.own_tables:
-                self.revealing = table
-                return False
-        else:
-            self.harmless.add(name)
+            return table in self.own_tables
+        self.harmless.add(name)
         return True

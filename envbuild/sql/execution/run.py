@@ -5,7 +5,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import apsw
 import msgspec
 
 from envbuild.records.execution import Limits, Outcome, QueryResult, Row, Rows, UndecodableText
-from envbuild.sql.connect import quote_name
 from envbuild.sql.execution.policy import Authorizer
 from envbuild.sql.tokens import Kind, iter_code
 
@@ -110,25 +108,6 @@ def _nameless_bytes(descriptor: "os.DirEntry[str]") -> int:
         return 0
 
 
-# Virtual tables of the database's own, connected before the authorizer looks.
-
-
-_VIRTUAL = "SELECT name FROM main.sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
-
-
-def connect_virtual_tables(connection: apsw.Connection) -> bool:
-    """Whether there are any.
-
-    An R-Tree prepares its writes when it is connected, with the first statement that names it:
-    the authorizer refuses those, and the statement would be refused with them.
-    """
-    names = connection.execute(_VIRTUAL, can_cache=False).fetchall()
-    for (name,) in names:
-        with suppress(apsw.Error):
-            connection.execute(f"SELECT 1 FROM {quote_name(str(name))} LIMIT 0", can_cache=False)
-    return bool(names)
-
-
 # Reading text that is not UTF-8: SQLite hands it out as a blob, and it is decoded here.
 #
 # Python refuses such text, so a query that meets some is run again inside one that asks for every
@@ -176,15 +155,11 @@ def _text(cell: bytes, encoding: str) -> str:
         return UndecodableText(cell, encoding)
 
 
-# One statement on one connection, within limits: what it came to, and why it stopped.
-#
-# `sql.executor` decides where a statement runs; this is the run itself.
+# The run itself; `execution.session` decides where a statement runs.
 
 
 SHORT_VALUE = 4096
 """Bytes a value may have in a quick run; every function call then ends within milliseconds."""
-_SHORT_BYTES = SHORT_VALUE * 3 // 2 + 8
-"""Bytes of such a value as MessagePack: UTF-16 text takes up to half as much again in UTF-8."""
 CHUNK_CELLS = 16_384
 """Cells fetched between two looks at the size: at most 100 MB of short values."""
 _LAZY_STEPS = 10_000
@@ -198,14 +173,13 @@ _SECONDS_A_SCAN = 0.1
 """Time between two looks at the temporary files: half a millisecond each."""
 _encode = msgspec.msgpack.Encoder().encode
 
-_OK, _TRUNCATED = Outcome.OK, Outcome.TRUNCATED
 _LENGTH = apsw.SQLITE_LIMIT_LENGTH
 _LONGEST = 2**31 - 1
 """What SQLite takes as a limit; its own is lower."""
-_NO_STATEMENT = QueryResult(outcome=Outcome.INVALID, error="there is no statement", parsed=False)
+_OUT_OF_SPACE = "the query ran out of temporary space"
 
 
-class NeedsMode(Exception):  # noqa: N818 - no failure: the statement belongs elsewhere
+class NeedsWorker(Exception):  # noqa: N818 - no failure: the statement belongs elsewhere
     """A quick run is not enough for the statement; nothing has been decided about it."""
 
 
@@ -215,26 +189,6 @@ class Run:
     A quick run takes values up to 4 KiB, so that each function call ends within milliseconds, and
     functions that can be stopped; a full run takes everything that the limits allow.
     """
-
-    __slots__ = (
-        "authorizer",
-        "columns",
-        "connection",
-        "deadline",
-        "files_before",
-        "is_quick",
-        "limits",
-        "looked",
-        "memory_before",
-        "next_scan",
-        "spent",
-        "statements",
-        "steps_a_check",
-        "steps_left",
-    )
-    files_before: int | None
-    memory_before: int
-    next_scan: float
 
     def __init__(
         self,
@@ -251,37 +205,37 @@ class Run:
         self.is_quick = is_quick
         self.authorizer = authorizer
         self.deadline = deadline
-        self.statements = 0
         self.columns: tuple[str, ...] = ()
-        self.spent = ""
-        self.looked = False
-        self.steps_a_check = _LAZY_STEPS if is_quick else _LONG_VALUE_STEPS
-        self.steps_left = _PREPARE_STEPS
+        """The statement's, once it is prepared."""
+        self.steps_a_check = _LONG_VALUE_STEPS
+        if is_quick:  # SQLite's callback comes with jumps only: between two, every call may run
+            self.steps_a_check = int(min(_LAZY_STEPS, max(1_000, limits.seconds * 500)))
 
     def result(self, sql: str) -> QueryResult:
-        """The statement's outcome. Raises NeedsMode, and UnicodeDecodeError for undecodable text.
+        """The statement's outcome. Raises NeedsWorker, and UnicodeDecodeError for undecodable text.
 
         The connection is left as it was found: no handler, authorizer or limit stays behind.
         """
-        connection, authorizer, is_quick = self.connection, self.authorizer, self.is_quick
-        authorizer.reset()
-        before = connection.authorizer
-        length = connection.limit(_LENGTH)
-        longest = self.limits.value_bytes
-        if is_quick and longest > SHORT_VALUE:
-            longest = SHORT_VALUE
+        connection = self.connection
+        self.authorizer.reset()
+        self.columns, self.statements, self.spent = (), 0, ""
+        self.steps_left, self.is_watched = _PREPARE_STEPS, False
+        before, length = connection.authorizer, connection.limit(_LENGTH)
+        longest = min(self.limits.value_bytes, SHORT_VALUE if self.is_quick else _LONGEST)
         cursor = connection.cursor()
         cursor.exec_trace = self._starts
         try:
-            connection.limit(_LENGTH, longest if longest < _LONGEST else _LONGEST)
-            connection.authorizer = authorizer.check
+            connection.limit(_LENGTH, longest)
+            connection.authorizer = self.authorizer.check
             connection.set_progress_handler(self._look, self.steps_a_check)
-            source = cursor.execute(sql, can_cache=False)
-            found = self._fetch(source) if is_quick else self._fetch_long(source)
-            if not self.looked:
-                return found
-            cursor.close(True)
-            return self._spilled() or found
+            found = self._fetch(cursor.execute(sql, can_cache=False))
+            if self.is_watched:
+                cursor.close(True)
+                # SQLite's own count of what was spilled, the same on every machine, at the end
+                spilled = connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL)[0]
+                if spilled > self.limits.temporary_bytes:
+                    return QueryResult(outcome=Outcome.TIMEOUT, error=_OUT_OF_SPACE)
+            return found
         except apsw.Error as e:
             return self._failed(e)
         except MemoryError:
@@ -306,28 +260,22 @@ class Run:
             return False
         self.columns = tuple([name for name, _ in description])
         self.steps_left = self.limits.vm_steps
-        authorizer = self.authorizer
-        if self.is_quick and (authorizer.slow_calls or authorizer.unstoppable):
-            self._be_watchful()
-        authorizer.running = True
+        asked = self.authorizer
+        if self.is_quick and (asked.unstoppable or asked.slow_calls > _SLOW_CALLS):
+            raise NeedsWorker
+        asked.running = True
         return True
-
-    def _be_watchful(self) -> None:
-        """For a statement of which single steps may last. Raises NeedsMode where they may for long.
-
-        SQLite's callback comes with jumps only: between two of them every call may run.
-        """
-        if self.authorizer.unstoppable or self.authorizer.slow_calls > _SLOW_CALLS:
-            raise NeedsMode
-        self.steps_a_check = _watchful_steps(self.limits.seconds)
-        self.connection.set_progress_handler(self._look, self.steps_a_check)
 
     def _look(self) -> bool:
         """SQLite's callback every `steps_a_check` instructions: True interrupts."""
         self.steps_left -= self.steps_a_check
         now = time.monotonic()
-        if not self.looked:
-            self._begin_watch(now)
+        if not self.is_watched:  # what ends before the first look can have used next to nothing
+            self.is_watched = True
+            self.next_scan = now + _SECONDS_A_SCAN
+            self.files_before: int | None = None
+            self.memory_before = apsw.memory_used()
+            self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
         if self.steps_left <= 0:
             self.spent = "the query ran out of its step budget"
         elif now > self.deadline:
@@ -337,16 +285,8 @@ class Run:
         elif now > self.next_scan:
             self.next_scan = now + _SECONDS_A_SCAN
             if self._has_filled_files():
-                self.spent = "the query ran out of temporary space"
+                self.spent = _OUT_OF_SPACE
         return bool(self.spent)
-
-    def _begin_watch(self, now: float) -> None:
-        """A statement that ends before the first look can have used next to nothing."""
-        self.looked = True
-        self.next_scan = now + _SECONDS_A_SCAN
-        self.files_before = None
-        self.memory_before = apsw.memory_used()
-        self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL, True)
 
     def _has_filled_memory(self) -> bool:
         used = apsw.memory_used() - self.memory_before
@@ -355,77 +295,39 @@ class Run:
     def _has_filled_files(self) -> bool:
         """A bomb must not fill the disk until SQLite counts, at its end, what it spilled.
 
-        Raises NeedsMode where the files may be another thread's.
+        Raises NeedsWorker where the files may be another thread's.
         """
         held = held_temporary_bytes()
         if self.files_before is None:
             self.files_before = held
         if held - self.files_before <= self.limits.temporary_bytes:
             return False
-        if _is_alone():
-            return True
-        if self.is_quick:
-            raise NeedsMode
-        return False
-
-    def _spilled(self) -> QueryResult | None:
-        """SQLite's own count of what was spilled, the same on every machine; kept at the end."""
-        used = self.connection.status(apsw.SQLITE_DBSTATUS_TEMPBUF_SPILL)[0]
-        if used <= self.limits.temporary_bytes:
-            return None
-        return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of temporary space")
+        if self.is_quick and not _is_alone():
+            raise NeedsWorker
+        return _is_alone()
 
     def _fetch(self, source: Iterator[Row]) -> QueryResult:
-        """All rows, or the first ones within the caps, where values are short."""
-        columns = self.columns
-        if not columns:
-            return _NO_STATEMENT
-        limits, cells = self.limits, len(columns)
-        # So many rows are within the bytes even at their longest: nothing needs counting.
-        free = limits.result_bytes // (_SHORT_BYTES * cells)
-        chunk = CHUNK_CELLS // cells or 1
-        most = min(free, chunk, limits.rows)
-        first = tuple(islice(source, most + 1))
-        if len(first) <= most:
-            return QueryResult(outcome=_OK, columns=columns, rows=first)
-        return self._fetch_chunks(source, list(first), chunk=chunk, free=free)
-
-    def _fetch_long(self, source: Iterator[Row]) -> QueryResult:
-        """The same where a single row may be long."""
+        """All rows, or the first ones within the caps on rows and on their bytes."""
         if not self.columns:
-            return _NO_STATEMENT
-        return self._fetch_chunks(source, [], chunk=1, free=0)
-
-    def _fetch_chunks(
-        self, source: Iterator[Row], rows: list[Row], *, chunk: int, free: int
-    ) -> QueryResult:
-        """Rows in chunks, after those that are there; their bytes count from `free` rows on."""
+            error = "there is no statement"
+            return QueryResult(outcome=Outcome.INVALID, error=error, parsed=False)
         most, left = self.limits.rows, self.limits.result_bytes
-        counted, exhausted = 0, False
-        while True:
-            if len(rows) > free:
-                left -= len(_encode(rows[counted:]))
-                counted = len(rows)
-                if left < 0:  # the count of a chunk adds a few bytes of its own
-                    kept, left = _rows_within(rows, self.limits.result_bytes)
-                    if kept < len(rows):
-                        return self._truncated(rows[: min(kept, most)])
-            if len(rows) > most:
-                return self._truncated(rows[:most])
-            if exhausted:
-                return QueryResult(outcome=_OK, columns=self.columns, rows=tuple(rows))
-            wanted = min(chunk, most + 1 - len(rows))
-            found = list(islice(source, wanted))
+        chunk = max(1, CHUNK_CELLS // len(self.columns)) if self.is_quick else 1
+        rows: list[Row] = []
+        while found := list(islice(source, min(chunk, most + 1 - len(rows)))):
+            size = len(_encode(found)) - (1 if len(found) < 16 else 3)  # less the list's own head
+            if size > left:
+                found = list(_rows_within(found, left))
             rows += found
-            exhausted = len(found) < wanted
-
-    def _truncated(self, rows: list[Row]) -> QueryResult:
-        return QueryResult(
-            outcome=_TRUNCATED,
-            columns=self.columns,
-            rows=tuple(rows),
-            error="the result has more than the rows that are shown",
-        )
+            left -= size
+            if left < 0 or len(rows) > most:
+                return QueryResult(
+                    outcome=Outcome.TRUNCATED,
+                    columns=self.columns,
+                    rows=tuple(rows[:most]),
+                    error="the result has more than the rows that are shown",
+                )
+        return QueryResult(outcome=Outcome.OK, columns=self.columns, rows=tuple(rows))
 
     def _failed(self, error: apsw.Error) -> QueryResult:
         if self.spent and isinstance(error, apsw.InterruptError):
@@ -437,7 +339,7 @@ class Run:
         if isinstance(error, apsw.AuthError | apsw.ExecTraceAbort) or self.authorizer.denied:
             return QueryResult(outcome=Outcome.DENIED, error="only reading the tables is allowed")
         if isinstance(error, apsw.TooBigError) and self.is_quick:
-            raise NeedsMode from None
+            raise NeedsWorker from None
         if isinstance(error, apsw.NoMemError):
             return QueryResult(outcome=Outcome.TIMEOUT, error="the query ran out of memory")
         message = str(error)
@@ -454,19 +356,10 @@ def _is_alone() -> bool:
     return threading.active_count() == 1
 
 
-def _watchful_steps(seconds: float) -> int:
-    """Instructions between two looks where each call may take 2 ms: a fifth of the time allowed.
-
-    1,000 cost 8 % of a long scan, 10,000 next to nothing.
-    """
-    return max(1_000, int(min(_LAZY_STEPS, seconds * 500)))
-
-
-def _rows_within(rows: list[Row], size: int) -> tuple[int, int]:
-    """How many of the first rows fit into `size` bytes, row by row, and how many bytes are left."""
-    for count, row in enumerate(rows):
-        encoded = len(_encode(row))
-        if encoded > size:
-            return count, size
-        size -= encoded
-    return len(rows), size
+def _rows_within(rows: list[Row], size: int) -> Iterator[Row]:
+    """The first rows, as long as they fit into `size` bytes together."""
+    for row in rows:
+        size -= len(_encode(row))
+        if size < 0:
+            return
+        yield row
