@@ -18,7 +18,6 @@ from envbuild.corpora.source import (
 )
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import iter_records, open_parquet, read_records
-from envbuild.io.sorting import first_record
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -110,10 +109,7 @@ class CorpusFolder:
 
     def find_question(self, question_id: str) -> Question | None:
         """The first question of this id; None where there is none."""
-        if not self.catalogued:
-            return None
-        file = self.root / "questions.parquet"
-        return first_record(file, Question, by="question_id", value=question_id)
+        return next((q for q in self.iter_questions() if q.question_id == question_id), None)
 
     def rejects(self) -> list[Reject]:
         """Everything materialize did not take."""

@@ -1,92 +1,19 @@
 """Parquet from records and back: one schema per record type, the same bytes for the same rows."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from envbuild.errors import CorpusFolderError
 from envbuild.io.files import atomic_path
-
-# Arrow columns from Python values, by their buffers.
-#
-# `pyarrow.array` asks pandas what a list is, and so imports it wherever it is installed: half a
-# second in every command that writes a catalogue. Buffers need nobody's opinion.
-
-
-def arrow_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """The values as one Arrow array of type `kind`; None is null.
-
-    Strings, binary, 64-bit integers, floats and lists of strings are built from buffers, every
-    other type by `pyarrow.array`. Raises UnicodeEncodeError for a lone surrogate, OverflowError
-    for an integer past 64 bits.
-    """
-    build = _BUILDERS.get(kind)
-    return build(values, kind) if build else pa.array(values, type=kind)
-
-
-def _text(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    present = [b"" if value is None else value.encode() for value in values]
-    return _bytes_of(values, present, kind)
-
-
-def _binary(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    return _bytes_of(values, [value or b"" for value in values], kind)
-
-
-def _bytes_of(values: Sequence[Any], present: list[bytes], kind: pa.DataType) -> pa.Array:
-    joined = b"".join(present)
-    if len(joined) >= 2**31:
-        return pa.array(values, type=kind)
-    buffers = [_validity(values), _offsets(map(len, present)), pa.py_buffer(joined)]
-    return pa.Array.from_buffers(kind, len(values), buffers)
-
-
-def _numbers(code: str) -> Callable[[Sequence[Any], pa.DataType], pa.Array]:
-    def build(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-        numbers = array(code, [0 if value is None else value for value in values])
-        buffers = [_validity(values), pa.py_buffer(numbers)]
-        return pa.Array.from_buffers(kind, len(values), buffers)
-
-    return build
-
-
-def _text_lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    lists = [value or () for value in values]
-    inner = _text([text for texts in lists for text in texts], pa.string())
-    buffers = [_validity(values), _offsets(map(len, lists))]
-    return pa.Array.from_buffers(kind, len(values), buffers, children=[inner])
-
-
-def _offsets(lengths: Any) -> pa.Buffer:
-    return pa.py_buffer(array("i", accumulate(lengths, initial=0)))
-
-
-def _validity(values: Sequence[Any]) -> pa.Buffer | None:
-    """The bitmap of what is not None, least bit first; None where nothing is."""
-    if None not in values:
-        return None
-    bits = bytearray((len(values) + 7) // 8)
-    for place, value in enumerate(values):
-        if value is not None:
-            bits[place >> 3] |= 1 << (place & 7)
-    return pa.py_buffer(bytes(bits))
-
-
-_BUILDERS: dict[pa.DataType, Callable[[Sequence[Any], pa.DataType], pa.Array]] = {
-    pa.string(): _text,
-    pa.binary(): _binary,
-    pa.int64(): _numbers("q"),
-    pa.float64(): _numbers("d"),
-    pa.list_(pa.string()): _text_lists,
-}
-
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -95,6 +22,7 @@ GROUP_ROWS = 64 * 1024
 READ_ROWS = 8192
 """Rows made into records at once."""
 
+_NUMBERS = {pa.int64(): "q", pa.float64(): "d"}
 _ARROW: dict[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -131,7 +59,10 @@ def write_records(
     Rows are written in the order given; sort them first where bytes must not depend on it. `group`
     rows make a row group, and as many records are in memory at once.
     """
-    return write_batches(path, _batches(records, schema, group), schema, metadata=metadata)
+    remaining = iter(records)
+    chunks = iter(lambda: list(islice(remaining, group)), [])
+    batches = (columns_of(chunk, schema) for chunk in chunks)
+    return write_batches(path, batches, schema, metadata=metadata)
 
 
 def write_batches(
@@ -178,15 +109,11 @@ def iter_records(path: Path, record: type[R], *, held: int = READ_ROWS) -> Itera
     records raises CorpusFolderError.
     """
     file = open_parquet(path)
-    batches = file.iter_batches(columns=columns_known(file, record), batch_size=held)
-    while True:
-        try:
-            batch = next(batches, None)
-        except (pa.ArrowException, OSError) as e:
-            raise CorpusFolderError(f"{path} is damaged or not ours: {e}") from e
-        if batch is None:
-            return
-        yield from to_records(path, batch, record)
+    try:
+        for batch in file.iter_batches(columns=columns_known(file, record), batch_size=held):
+            yield from to_records(path, batch, record)
+    except (pa.ArrowException, OSError) as e:
+        raise CorpusFolderError(f"{path} is damaged or not ours: {e}") from e
 
 
 def columns_known(file: pq.ParquetFile, record: type[msgspec.Struct]) -> list[str]:
@@ -220,27 +147,46 @@ def parquet_metadata(path: Path) -> dict[str, str]:
 
 def columns_of(records: Sequence[msgspec.Struct], schema: pa.Schema) -> pa.RecordBatch:
     """One record batch of these records, column by column."""
-    arrays = [arrow_column(_cells(records, field), field.type) for field in schema]
+    arrays = []
+    for field in schema:
+        cells = list(map(attrgetter(field.name), records))
+        if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+            cells = msgspec.to_builtins(cells)
+        arrays.append(arrow_column(cells, field.type))
     return pa.record_batch(arrays, schema=schema)
 
 
-def _cells(records: Sequence[msgspec.Struct], field: pa.Field) -> list[Any]:
-    cells = list(map(attrgetter(field.name), records))
-    nested = pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type)
-    return [msgspec.to_builtins(cell) for cell in cells] if nested else cells
+def arrow_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The values as one Arrow array of type `kind`; None is null.
+
+    The common types are built from buffers, since `pyarrow.array` asks pandas what a list is, and
+    so imports it wherever it is installed: half a second in every command that writes a catalogue.
+    Raises UnicodeEncodeError for a lone surrogate, OverflowError for an integer past 64 bits.
+    """
+    valid = None
+    if None in values:
+        bits = np.packbits([value is not None for value in values], bitorder="little")
+        valid = pa.py_buffer(bits.tobytes())
+    if kind in _NUMBERS:
+        numbers = array(_NUMBERS[kind], [0 if value is None else value for value in values])
+        return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(numbers)])
+    if kind == pa.list_(pa.string()):
+        lists = [value or () for value in values]
+        inner = arrow_column([text for texts in lists for text in texts], pa.string())
+        buffers = [valid, _offsets(lists)]
+        return pa.Array.from_buffers(kind, len(values), buffers, children=[inner])
+    if kind == pa.string():
+        parts = [b"" if value is None else value.encode() for value in values]
+    elif kind == pa.binary():
+        parts = [value or b"" for value in values]
+    else:
+        return pa.array(values, type=kind)
+    buffers = [valid, _offsets(parts), pa.py_buffer(b"".join(parts))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
 
 
-def _batches(
-    records: Iterable[msgspec.Struct], schema: pa.Schema, group: int
-) -> Iterator[pa.RecordBatch]:
-    chunk: list[msgspec.Struct] = []
-    for record in records:
-        chunk.append(record)
-        if len(chunk) == group:
-            yield columns_of(chunk, schema)
-            chunk = []
-    if chunk:
-        yield columns_of(chunk, schema)
+def _offsets(parts: Iterable[Sequence[Any]]) -> pa.Buffer:
+    return pa.py_buffer(array("i", accumulate(map(len, parts), initial=0)))
 
 
 def _arrow_type(hint: Any) -> pa.DataType:

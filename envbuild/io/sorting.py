@@ -7,6 +7,7 @@ DuckDB groups and sorts, and goes to temporary files where its memory is not eno
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -38,22 +39,19 @@ def iter_grouped(
     wanted = list(keys)
     if not wanted:
         return
-    with _FileDatabase(path) as database:
+    with _reading(path) as database:
         # an ENUM orders as its values are listed, and a sort needs less memory than a join
         values = pa.table({"key": pa.array(wanted, pa.string())})
         database.register("wanted", values)
         database.execute("CREATE TYPE key_order AS ENUM (SELECT key FROM wanted)")
-        batches = _rows(
-            database,
-            path,
-            f"""SELECT enum_code(place)::INTEGER AS place, {_names(path, record)}
+        names = ", ".join(f"rows.{_quoted(n)}" for n in columns_known(open_parquet(path), record))
+        query = f"""SELECT enum_code(place)::INTEGER AS place, {names}
             FROM (SELECT *, TRY_CAST({_quoted(by)} AS key_order) AS place
                 FROM read_parquet(?, file_row_number=true)) AS rows
-            WHERE place IS NOT NULL ORDER BY rows.place, rows.file_row_number""",
-        )
+            WHERE place IS NOT NULL ORDER BY rows.place, rows.file_row_number"""
         found = (
             pair
-            for batch in batches
+            for batch in database.sql(query, params=[_literal(path)]).to_arrow_reader(READ_ROWS)
             for pair in zip(
                 batch.column(0).to_pylist(),
                 to_records(path, batch.drop_columns(["place"]), record),
@@ -68,20 +66,9 @@ def iter_grouped(
     yield from ((key, []) for key in wanted[done:])
 
 
-def first_record(path: Path, record: type[R], *, by: str, value: str) -> R | None:
-    """The first row whose column `by` holds the value, as a record; None where there is none."""
-    with _FileDatabase(path) as database:
-        query = f"""SELECT {_names(path, record)} FROM read_parquet(?, file_row_number=true) AS rows
-            WHERE rows.{_quoted(by)} = ? ORDER BY rows.file_row_number LIMIT 1"""
-        for batch in _rows(database, path, query, value):
-            for row in to_records(path, batch, record):
-                return row
-    return None
-
-
 def count_values(path: Path, column: str) -> Counter[str]:
     """How many rows hold each value of a text column; null counts as empty text."""
-    with _FileDatabase(path) as database:
+    with _reading(path) as database:
         query = f"SELECT coalesce({_quoted(column)}, ''), count(*) FROM read_parquet(?) GROUP BY 1"
         return Counter(dict(database.execute(query, [_literal(path)]).fetchall()))
 
@@ -104,7 +91,7 @@ class SortedRecords(Generic[R]):
         """Records that DuckDB does not have yet."""
         self._database: duckdb.DuckDBPyConnection | None = None
         self._count = 0
-        self._columns: list[str] = []
+        self._order = ""
         self._decoder = msgspec.msgpack.Decoder(record)
 
     def __len__(self) -> int:
@@ -115,9 +102,8 @@ class SortedRecords(Generic[R]):
             yield from sorted(self.fresh, key=self.key)
             return
         self._store()
-        order = ", ".join(self._columns)
         cursor = self._database.cursor()
-        cursor.execute(f"SELECT packed FROM records ORDER BY {order}, added")
+        cursor.execute(f"SELECT packed FROM records ORDER BY {self._order}")
         while rows := cursor.fetchmany(self.held):
             for (packed,) in rows:
                 yield self._decoder.decode(packed)
@@ -133,18 +119,16 @@ class SortedRecords(Generic[R]):
         if not self.fresh:
             return
         keys = list(zip(*map(self.key, self.fresh), strict=True))
-        self._columns = [f"key{number}" for number in range(len(keys))]
-        first = self._count - len(self.fresh)
-        columns: dict[str, Sequence[Any]] = dict(zip(self._columns, keys, strict=True))
-        columns["added"] = range(first, self._count)
+        columns: dict[str, Sequence[Any]] = {f"key{n}": values for n, values in enumerate(keys)}
+        self._order = ", ".join([*columns, "added"])
+        columns["added"] = range(self._count - len(self.fresh), self._count)
         columns["packed"] = [msgspec.msgpack.encode(record) for record in self.fresh]
         rows = pa.table({name: pa.array(values) for name, values in columns.items()})
         try:
             if self._database is None:
                 self._database = _open()
-                self._database.execute("CREATE TABLE records AS SELECT * FROM rows")
-            else:
-                self._database.execute("INSERT INTO records SELECT * FROM rows")
+                self._database.execute("CREATE TABLE records AS SELECT * FROM rows LIMIT 0")
+            self._database.execute("INSERT INTO records SELECT * FROM rows")
         except duckdb.Error as e:
             raise OutputError(f"cannot sort in {tempfile.gettempdir()}: {e}") from e
         del rows
@@ -164,37 +148,19 @@ def _open(reading: int = 0) -> duckdb.DuckDBPyConnection:
     )
 
 
-class _FileDatabase:
+@contextmanager
+def _reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database to read one Parquet file with; DuckDB's complaints are the file's fault."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with open_parquet(path) as file:  # its sentences for what is missing, or no Parquet
-            groups = range(file.metadata.num_row_groups)
-            largest = max((file.metadata.row_group(n).total_byte_size for n in groups), default=0)
-        self.database = _open(reading=4 * largest)
-
-    def __enter__(self) -> duckdb.DuckDBPyConnection:
-        return self.database
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.database.close()
-        if isinstance(error, duckdb.OutOfMemoryException):
-            raise OutputError(f"cannot sort {self.path}: {error}") from error
-        if isinstance(error, duckdb.Error):
-            raise CorpusFolderError(f"{self.path} is damaged or not ours: {error}") from error
-
-
-def _rows(
-    database: duckdb.DuckDBPyConnection, path: Path, query: str, *values: str
-) -> Iterator[pa.RecordBatch]:
-    found = database.sql(query, params=[_literal(path), *values])
-    return iter(found.to_arrow_reader(READ_ROWS))
-
-
-def _names(path: Path, record: type[msgspec.Struct]) -> str:
-    file = open_parquet(path)
-    return ", ".join(f"rows.{_quoted(name)}" for name in columns_known(file, record))
+    with open_parquet(path) as file:  # its sentences for what is missing, or no Parquet
+        groups = range(file.metadata.num_row_groups)
+        largest = max((file.metadata.row_group(n).total_byte_size for n in groups), default=0)
+    with _open(reading=4 * largest) as database:
+        try:
+            yield database
+        except duckdb.OutOfMemoryException as e:
+            raise OutputError(f"cannot sort {path}: {e}") from e
+        except duckdb.Error as e:
+            raise CorpusFolderError(f"{path} is damaged or not ours: {e}") from e
 
 
 def _quoted(name: str) -> str:

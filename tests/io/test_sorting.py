@@ -7,7 +7,7 @@ import pytest
 
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import arrow_schema, write_records
-from envbuild.io.sorting import SortedRecords, count_values, first_record, iter_grouped
+from envbuild.io.sorting import SortedRecords, count_values, iter_grouped
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +42,8 @@ def test_every_key_comes_once_with_all_its_rows(file: Path) -> None:
     }
 
 
-def test_counts_and_the_first_row(file: Path) -> None:
+def test_values_are_counted(file: Path) -> None:
     assert count_values(file, "key") == {f"k{last}": 100 for last in range(10)}
-    assert first_record(file, Row, by="key", value="k9") == Row(key="k9", number=9, text="x" * 50)
-    assert first_record(file, Number, by="text", value="y") is None
 
 
 def test_a_file_without_the_column_is_a_corpus_fault(file: Path) -> None:
@@ -58,7 +56,9 @@ def test_a_folder_may_be_named_like_a_pattern(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         path = tmp_path / name / "rows.parquet"
         write_records(path, [Row(key=name, number=1)], arrow_schema(Row))
-        assert first_record(path, Number, by="key", value=name) == Number(number=1)
+        assert list(iter_grouped(path, Number, by="key", keys=[name])) == [
+            (name, [Number(number=1)])
+        ]
         assert count_values(path, "key") == {name: 1}
 
 
