@@ -1,110 +1,27 @@
-"""What a completion says: its thinking, its tool calls. Text only, nothing runs."""
+"""What a completion says: its thinking, its tool calls. Text only, nothing runs.
+
+Calls are `{"tool": NAME, "args": {…}}` objects. A missing `args`, args as a JSON string, prose
+and code fences around them and line ends inside strings are accepted, since the meaning is
+plain. Anything else that sets out to be a call is an unreadable one, for which the policy gets
+an error. `<think>` blocks are never searched; where the block's opening stands in the prompt,
+`</think>` alone ends it.
+"""
 
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-# JSON objects in what a policy wrote, read as strictly as a call needs: no key twice, no NaN.
-
-
+OPEN, CLOSE = "<think>", "</think>"
+MAX_UNREADABLE = 16
+"""Unreadable objects after which the rest of a turn is left unread."""
 MAX_PROSE = 100
 """Braces that open no object, after which a text is taken for prose. Each costs as much as the
 text is long, and a policy can write a hundred thousand a turn."""
 _OBJECT_START = re.compile(r"\{\s*[\"}]")
-
-
-class UnreadableError(ValueError):
-    """An object that cannot be read; the text is for the policy."""
-
-
-class Object(NamedTuple):
-    """One object: `text[start:end]` of what was written."""
-
-    value: dict[str, Any]
-    start: int
-    end: int
-
-
-def read_object(text: str, start: int) -> Object:
-    """The object that starts at this brace. Raises UnreadableError where there is none."""
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except _DuplicateKeyError as e:
-        raise UnreadableError(f"the key {e.args[0]!r} stands twice in one object") from e
-    except json.JSONDecodeError as e:
-        cut_off = e.pos >= len(text.rstrip()) or e.msg.startswith("Unterminated string")
-        reason = "the JSON is cut off" if cut_off else f"the JSON cannot be read: {e.msg}"
-        raise UnreadableError(reason) from e
-    except RecursionError as e:
-        raise UnreadableError("the JSON is nested too deeply") from e
-    except ValueError as e:
-        raise UnreadableError("the JSON holds a number that is none") from e
-    return Object(value, start, end)
-
-
-def read_json(text: str) -> Any:
-    """The value of a text that is JSON as a whole. Raises UnreadableError for another."""
-    try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError) as e:
-        raise UnreadableError("no JSON") from e
-
-
-def starts_object(text: str, start: int) -> bool:
-    """Whether an object may start at this brace: a key or its end follows."""
-    return _OBJECT_START.match(text, start) is not None
-
-
-def iter_objects(text: str) -> Iterator[Object]:
-    """The objects of a text that stand in no other one, in order."""
-    position = prose = 0
-    while prose < MAX_PROSE and (match := _OBJECT_START.search(text, position)):
-        try:
-            found = read_object(text, match.start())
-        except UnreadableError:
-            prose += 1
-            position = match.start() + 1
-        else:
-            yield found
-            position = found.end
-
-
-class _DuplicateKeyError(ValueError):
-    """A key that stands twice: which value is meant is not plain."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _DuplicateKeyError(key)
-        found[key] = value
-    return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number, strict=False)
-"""Line ends inside strings are let through: policies write SQL over several lines."""
-
-
-# What a completion says: its thinking, its tool calls, its final SQL. Text only, nothing runs.
-#
-# Calls are `{"tool": NAME, "args": {…}}` objects. A missing `args`, args as a JSON string, prose
-# and code fences around them and line ends inside strings are accepted, since the meaning is
-# plain. Anything else that sets out to be a call is an unreadable one, for which the policy gets
-# an error. `<think>` blocks are never searched; where the block's opening stands in the prompt,
-# `</think>` alone ends it.
-
-
-OPEN, CLOSE = "<think>", "</think>"
-MAX_UNREADABLE = 16
-"""Unreadable objects after which the rest of a turn is left unread."""
 _NEXT = re.compile(r"<think>|</think>|\{")
 _CALL_START = re.compile(r"\{\s*['\"]?(?:tool|name|args|arguments|function)\b")
 _CALL_KEYS = frozenset(("tool", "args", "name", "arguments", "function"))
@@ -158,37 +75,37 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
             if not thought:  # the block was opened in the prompt: all so far was thinking
                 calls, thought = [], True
             position = told = match.end()
-        else:
-            if not _may_be_call(completion, start, prose):
-                position = start + 1
-                continue
-            call, position = _read_object(completion, start)
-            prose += call is None and position == start + 1
+        elif _CALL_START.match(completion, start) or (
+            prose < MAX_PROSE and _OBJECT_START.match(completion, start)
+        ):  # behind too much prose only what starts like a call is read
+            call, position = _read_call(completion, start)
             if call is not None:
                 calls.append(call)
                 unreadable += bool(call.problem and not call.tool)
                 if unreadable >= MAX_UNREADABLE:
                     unread = _CALL_START.search(completion, position) is not None
                     break
+            elif position == start + 1:
+                prose += 1
+        else:
+            position = start + 1
     return Parsed(calls=tuple(calls), answer=completion[told:].strip(), unread=unread)
 
 
-def _may_be_call(text: str, start: int, prose: int) -> bool:
-    """Behind too much prose only what starts like a call is read."""
-    if prose < MAX_PROSE and starts_object(text, start):
-        return True
-    return _CALL_START.match(text, start) is not None
-
-
-def _read_object(text: str, start: int) -> tuple[Call | None, int]:
+def _read_call(text: str, start: int) -> tuple[Call | None, int]:
     """The call that starts at this brace, None where it is prose; and where to read on."""
     try:
         found, _, end = read_object(text, start)
     except UnreadableError as e:
-        return _unreadable(text, start, str(e))
-    if not _CALL_KEYS & found.keys():
-        return None, end
-    return _call(found, text[start:end]), end
+        if not _CALL_START.match(text, start):
+            return None, start + 1
+        following = _CALL_START.search(text, start + 1)
+        end = following.start() if following else len(text)
+        stops = [text.find(mark, start, end) for mark in (CLOSE, OPEN)]
+        return Call(problem=str(e), text=text[start:end][:200]), min(
+            [end, *(at for at in stops if at >= 0)]
+        )
+    return (_call(found, text[start:end]) if _CALL_KEYS & found.keys() else None), end
 
 
 def _call(found: dict[str, Any], text: str) -> Call:
@@ -199,10 +116,8 @@ def _call(found: dict[str, Any], text: str) -> Call:
         return Call(tool=tool, problem=f"a call has no key {extra[0]!r}", text=text)
     arguments = found.get("args", {})
     if isinstance(arguments, str):
-        try:
+        with suppress(UnreadableError):
             arguments = read_json(arguments)
-        except UnreadableError:
-            return Call(tool=tool, problem="args must be a JSON object", text=text)
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
@@ -210,12 +125,76 @@ def _call(found: dict[str, Any], text: str) -> Call:
     return Call(tool=tool, arguments=arguments, text=text)
 
 
-def _unreadable(text: str, start: int, reason: str) -> tuple[Call | None, int]:
-    if not _CALL_START.match(text, start):
-        return None, start + 1
-    following = _CALL_START.search(text, start + 1)
-    end = following.start() if following else len(text)
-    closing = text.find(CLOSE, start, end)
-    think = text.find(OPEN, start, end)
-    stops = [at for at in (closing, think) if at >= 0]
-    return Call(problem=reason, text=text[start:end][:200]), min([end, *stops])
+# JSON objects in what a policy wrote, read as strictly as a call needs: no key twice, no NaN.
+
+
+class UnreadableError(ValueError):
+    """An object that cannot be read; the text is for the policy."""
+
+
+class Object(NamedTuple):
+    """One object: `text[start:end]` of what was written."""
+
+    value: dict[str, Any]
+    start: int
+    end: int
+
+
+def read_object(text: str, start: int) -> Object:
+    """The object that starts at this brace. Raises UnreadableError where there is none."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except _DuplicateKeyError as e:
+        raise UnreadableError(f"the key {e.args[0]!r} stands twice in one object") from e
+    except json.JSONDecodeError as e:
+        cut_off = e.pos >= len(text.rstrip()) or e.msg.startswith("Unterminated string")
+        reason = "the JSON is cut off" if cut_off else f"the JSON cannot be read: {e.msg}"
+        raise UnreadableError(reason) from e
+    except RecursionError as e:
+        raise UnreadableError("the JSON is nested too deeply") from e
+    except ValueError as e:
+        raise UnreadableError("the JSON holds a number that is none") from e
+    return Object(value, start, end)
+
+
+def read_json(text: str) -> Any:
+    """The value of a text that is JSON as a whole. Raises UnreadableError for another."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as e:
+        raise UnreadableError("no JSON") from e
+
+
+def iter_objects(text: str) -> Iterator[Object]:
+    """The objects of a text that stand in no other one, in order."""
+    position = prose = 0
+    while prose < MAX_PROSE and (match := _OBJECT_START.search(text, position)):
+        try:
+            found = read_object(text, match.start())
+        except UnreadableError:
+            prose += 1
+            position = match.start() + 1
+        else:
+            yield found
+            position = found.end
+
+
+class _DuplicateKeyError(ValueError):
+    """A key that stands twice: which value is meant is not plain."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _DuplicateKeyError(key)
+        found[key] = value
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number, strict=False)
+"""Line ends inside strings are let through: policies write SQL over several lines."""

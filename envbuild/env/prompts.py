@@ -89,7 +89,22 @@ def load_prompts(path: Path | None = None) -> Prompts:
         raise ConfigurationError(f"cannot read the prompts file {path}: {e.strerror}") from e
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigurationError(f"{path} is not TOML: {e}") from e
-    return _checked(own, source=str(path))
+    if unknown := sorted(set(own) - set(_TEXTS)):
+        raise ConfigurationError(
+            f"{path} has unknown keys: {', '.join(unknown)}; known: {', '.join(_TEXTS)}"
+        )
+    for name, text in own.items():  # the package's own texts use every {name} they are filled with
+        known = sorted(set(_PLACE.findall(getattr(_default_prompts(), name))))
+        if others := sorted(set(_PLACE.findall(str(text))) - set(known)):
+            filled = ", ".join(f"{{{place}}}" for place in known) or "nothing"
+            raise ConfigurationError(
+                f"{path}: {name} has {{{others[0]}}}, but is filled with {filled}; a word in "
+                "braces that is to stay is written with blanks inside them"
+            )
+    try:
+        return _digested({**msgspec.structs.asdict(_default_prompts()), **own})
+    except msgspec.ValidationError as e:
+        raise ConfigurationError(f"{path}: {e}") from e
 
 
 def fill(template: str, **values: object) -> str:
@@ -104,41 +119,14 @@ _TEXTS = tuple(name for name in Prompts.__struct_fields__ if name != "sha256")
 @cache
 def _default_prompts() -> Prompts:
     content = files("envbuild.env").joinpath("prompt_files/default.toml").read_bytes()
-    texts = tomllib.loads(content.decode())
-    return _digested(msgspec.convert(texts, Prompts))
+    return _digested(tomllib.loads(content.decode()))
 
 
-def _digested(prompts: Prompts) -> Prompts:
+def _digested(texts: Mapping[str, object]) -> Prompts:
+    prompts = msgspec.convert(texts, Prompts)
     words = {name: getattr(prompts, name) for name in _TEXTS}
     encoded = msgspec.json.encode(words, order="sorted")
     return msgspec.structs.replace(prompts, sha256=hashlib.sha256(encoded).hexdigest())
-
-
-def _checked(own: Mapping[str, object], *, source: str) -> Prompts:
-    unknown = sorted(set(own) - set(_TEXTS))
-    if unknown:
-        raise ConfigurationError(
-            f"{source} has unknown keys: {', '.join(unknown)}; known: {', '.join(_TEXTS)}"
-        )
-    for name, text in own.items():
-        _check_places(name, str(text), source=source)
-    merged = {**msgspec.to_builtins(_default_prompts()), **own}
-    try:
-        return _digested(msgspec.convert(merged, Prompts))
-    except msgspec.ValidationError as e:
-        raise ConfigurationError(f"{source}: {e}") from e
-
-
-def _check_places(name: str, text: str, *, source: str) -> None:
-    """The package's own texts use every {name} they are filled with: no other is known."""
-    known = sorted(set(_PLACE.findall(getattr(_default_prompts(), name))))
-    unknown = sorted(set(_PLACE.findall(text)) - set(known))
-    if unknown:
-        filled = ", ".join(f"{{{place}}}" for place in known) or "nothing"
-        raise ConfigurationError(
-            f"{source}: {name} has {{{unknown[0]}}}, but is filled with {filled}; a word in braces "
-            "that is to stay is written with blanks inside them"
-        )
 
 
 # Named episode settings. The two published cards differ in how many calls a turn may hold.
@@ -155,21 +143,6 @@ OTHER_NAMES = {"several-calls": "default"}
 
 SCHEMAS = ("withheld", "full")
 """What the prompt may say of the schema."""
-_LEAST = {
-    "tool_turns": 1,
-    "tool_turn_tokens": 1,
-    "final_turn_tokens": 1,
-    "episode_tokens": 1,
-    "failing_queries": 1,
-    "calls_a_turn": 1,
-    "calls": 1,
-    "shown_rows": 1,
-    "most_rows": 1,
-    "cell_characters": 1,
-    "observation_characters": 1,
-    "gate_steps": 0,
-}
-"""The least value of each number."""
 _TOLD_ELSEWHERE = frozenset(("preset", "schema", "gate_steps", "evaluation"))
 """Fields that an episode records by themselves: the last two as its gate's probability."""
 
@@ -197,10 +170,11 @@ def check_settings(settings: EpisodeSettings) -> EpisodeSettings:
     """
     if settings.schema not in SCHEMAS:
         raise UnknownNameError("schema", str(settings.schema), SCHEMAS)
-    for field, least in _LEAST.items():
+    for field in EpisodeSettings.__struct_fields__:
         value = getattr(settings, field)
         may_be_none = field == "calls_a_turn"
-        if may_be_none and value is None:
+        least = 0 if field == "gate_steps" else 1
+        if field in ("preset", "schema", "evaluation") or (may_be_none and value is None):
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             none = ", or None for as many as a turn holds" if may_be_none else ""

@@ -1,4 +1,4 @@
-"""The eight tools: described once, checked and run on an episode's database."""
+"""The eight tools, described once (prompt text, JSON schema, validation), and run."""
 
 import difflib
 import itertools
@@ -9,13 +9,10 @@ import msgspec
 
 from envbuild.env.render import cap_text, render_cell, render_rows
 from envbuild.env.views import EpisodeDatabase
-from envbuild.records.corpus import ForeignKey
 from envbuild.records.episode import EpisodeSettings, ToolCall
 from envbuild.records.execution import Outcome, QueryResult
 from envbuild.sql.connect import quote_name
 from envbuild.sql.names import fold_name
-
-# The eight tools, described once: prompt text, JSON schema and validation all come from here.
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +47,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _TABLE = Argument(name="table_name", type="string", text="a table of the database")
+_A = msgspec.structs.replace(_TABLE, name="table_a")
+_B = msgspec.structs.replace(_TABLE, name="table_b")
+_ANY_TABLE = msgspec.structs.replace(_TABLE, required=False)
+_COLUMN = Argument(name="column_name", type="string", text="a column of that table")
 _LIMIT = Argument(
     name="limit", type="integer", text="how many at most, 1 to {most_rows}", required=False
 )
@@ -57,62 +58,55 @@ TOOLS: tuple[Tool, ...] = (
     Tool(name="list_tables", word="tables", typed="every table", text="Every table name."),
     Tool(
         name="describe_table",
+        arguments=(_TABLE,),
+        text="A table's CREATE TABLE statement.",
         word="describe",
         typed="its CREATE TABLE statement",
         opens_table=True,
-        text="A table's CREATE TABLE statement.",
-        arguments=(_TABLE,),
     ),
     Tool(
         name="foreign_keys",
+        arguments=(_ANY_TABLE,),
+        text="Foreign keys as child.column -> parent.column, of one table or of all.",
         word="keys",
         typed="foreign keys",
-        text="Foreign keys as child.column -> parent.column, of one table or of all.",
-        arguments=(msgspec.structs.replace(_TABLE, required=False),),
     ),
     Tool(
         name="join_path",
+        arguments=(_A, _B),
+        text="The shortest chain of foreign-key joins between two tables.",
         word="path",
         typed="the chain of joins between two tables",
-        text="The shortest chain of foreign-key joins between two tables.",
-        arguments=(
-            msgspec.structs.replace(_TABLE, name="table_a"),
-            msgspec.structs.replace(_TABLE, name="table_b"),
-        ),
     ),
     Tool(
         name="sample_rows",
+        arguments=(_TABLE, _LIMIT),
+        text="A few rows of a table.",
         word="sample",
         typed="a few rows",
         opens_table=True,
-        text="A few rows of a table.",
-        arguments=(_TABLE, _LIMIT),
     ),
     Tool(
         name="distinct_values",
+        arguments=(_TABLE, _COLUMN, _LIMIT),
+        text="Distinct values of a column.",
         word="distinct",
         typed="distinct values",
         opens_table=True,
-        text="Distinct values of a column.",
-        arguments=(
-            _TABLE,
-            Argument(name="column_name", type="string", text="a column of that table"),
-            _LIMIT,
-        ),
     ),
     Tool(
         name="run_query",
+        arguments=(Argument(name="sql", type="string", text="a SELECT statement"),),
+        text="Runs one read-only SQL query and shows its first rows.",
         word="sql",
         typed="run a query",
-        text="Runs one read-only SQL query and shows its first rows.",
-        arguments=(Argument(name="sql", type="string", text="a SELECT statement"),),
     ),
     Tool(
         name="submit_sql",
+        arguments=(Argument(name="sql", type="string", text="the final SELECT statement"),),
+        text="Records your final SQL query and ends the episode.",
         word="submit",
         typed="answer, and end the episode",
-        text="Records your final SQL query and ends the episode.",
-        arguments=(Argument(name="sql", type="string", text="the final SELECT statement"),),
     ),
 )
 TOOL_NAMES = tuple(tool.name for tool in TOOLS)
@@ -195,14 +189,11 @@ def _check_value(argument: Argument, value: Any, most_rows: int) -> str:
     return ""
 
 
-# Running a checked tool call on an episode's database.
-#
-# Whatever a policy asks ends in a `ToolCall` with text for it to read; nothing here raises for
-# it.
-
-
 class Toolbox:
-    """The exploring tools over one database; submit_sql is the protocol's."""
+    """The exploring tools over one database; submit_sql is the protocol's.
+
+    Whatever a policy asks ends in a `ToolCall` with text for it to read; nothing is raised for it.
+    """
 
     def __init__(self, database: EpisodeDatabase, settings: EpisodeSettings) -> None:
         self.database = database
@@ -210,10 +201,12 @@ class Toolbox:
 
     def run(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
         """What a call with valid arguments came to. Raises KeyError for another tool's name."""
+        runner = getattr(self, f"_{_BY_NAME[tool].name}")
         try:
-            done: ToolCall = getattr(self, f"_{_BY_NAME[tool].name}")(**arguments)
+            told: str | ToolCall = runner(**arguments)
         except _RefusedError as e:
-            done = ToolCall(tool=tool, result=f"Error: {e}", failed=True)
+            told = _error(str(e))
+        done = told if isinstance(told, ToolCall) else ToolCall(tool=tool, result=told)
         result = cap_text(done.result, self.settings.observation_characters)
         return msgspec.structs.replace(done, tool=tool, result=result)
 
@@ -224,68 +217,71 @@ class Toolbox:
         """
         return self.database.session.run(sql).outcome in _RAN
 
-    def _query(self, sql: str, rows: int) -> QueryResult:
-        """At most `rows` rows; `truncated` says that there are more."""
-        session = self.database.session
-        limits = msgspec.structs.replace(session.limits, rows=rows)
-        return session.run(sql, limits=limits)
+    def _list_tables(self) -> str:
+        return "\n".join(self.database.schema.tables) or "(the database has no tables)"
 
-    def _list_tables(self) -> ToolCall:
-        names = self.database.schema.tables
-        return ToolCall(tool="", result="\n".join(names) or "(the database has no tables)")
-
-    def _describe_table(self, table_name: str) -> ToolCall:
+    def _describe_table(self, table_name: str) -> str:
         name = self._table(table_name)
-        return ToolCall(tool="", result=self._ddl(name))
+        for known in self.database.schema.schema.tables:
+            if known.name == name:
+                return known.sql
+        quoted = name.replace("'", "''")  # a view, or a virtual table
+        found = self._query(f"SELECT sql FROM sqlite_schema WHERE name = '{quoted}'", 1)
+        return str(found.rows[0][0]) if found.rows else ""
 
-    def _foreign_keys(self, table_name: str | None = None) -> ToolCall:
+    def _foreign_keys(self, table_name: str | None = None) -> str:
         keys = self.database.schema.schema.foreign_keys
         if table_name is not None:
             name = self._table(table_name)
             keys = tuple(key for key in keys if name in (key.child, key.parent))
-        return ToolCall(tool="", result=_lines(keys) or "(no foreign keys)")
+        return "\n".join(key.render() for key in keys) or "(no foreign keys)"
 
-    def _join_path(self, table_a: str, table_b: str) -> ToolCall:
+    def _join_path(self, table_a: str, table_b: str) -> str:
         a, b = self._table(table_a), self._table(table_b)
         if a == b:
-            return ToolCall(tool="", result=f"(both are {a}: no join needed)")
+            return f"(both are {a}: no join needed)"
         path = self.database.schema.graph.join_path(a, b)
         if path is None:
-            return ToolCall(tool="", result=f"(no chain of foreign keys joins {a} and {b})")
-        steps = itertools.pairwise(path)
-        return ToolCall(tool="", result=_lines(self._key_between(*step) for step in steps))
+            return f"(no chain of foreign keys joins {a} and {b})"
+        keys = self.database.schema.schema.foreign_keys
+        steps = [
+            next(key for key in keys if {key.child, key.parent} == set(step))
+            for step in itertools.pairwise(path)
+        ]
+        return "\n".join(key.render() for key in steps)
 
     def _sample_rows(self, table_name: str, limit: int | None = None) -> ToolCall:
         name = self._table(table_name)
-        return self._select(f"SELECT * FROM {quote_name(name)}", limit)
+        rows = self.settings.shown_rows if limit is None else int(limit)
+        return self._shown(self._query(f"SELECT * FROM {quote_name(name)}", rows))
 
     def _distinct_values(
         self, table_name: str, column_name: str, limit: int | None = None
     ) -> ToolCall:
         name = self._table(table_name)
         column = self._column(name, column_name)
+        rows = self.settings.shown_rows if limit is None else int(limit)
         sql = f"SELECT DISTINCT {quote_name(column)} FROM {quote_name(name)}"
-        return self._select(sql, limit, header=False)
+        return self._shown(self._query(sql, rows), header=False)
 
     def _run_query(self, sql: str) -> ToolCall:
         result = self._query(sql, self.settings.shown_rows)
         return msgspec.structs.replace(self._shown(result), sql=sql, outcome=result.outcome.value)
 
-    def _select(self, sql: str, limit: int | None, *, header: bool = True) -> ToolCall:
-        rows = self.settings.shown_rows if limit is None else int(limit)
-        return self._shown(self._query(sql, rows), header=header)
+    def _query(self, sql: str, rows: int) -> QueryResult:
+        """At most `rows` rows; `truncated` says that there are more."""
+        session = self.database.session
+        return session.run(sql, limits=msgspec.structs.replace(session.limits, rows=rows))
 
     def _shown(self, result: QueryResult, *, header: bool = True) -> ToolCall:
         """The rows, under a `header` of their columns' names."""
         if result.outcome not in _RAN:
-            return ToolCall(tool="", result=f"Error: {result.error}", failed=True)
-        cells = self.settings.cell_characters
-        lines = []
+            return _error(result.error)
+        cells, count = self.settings.cell_characters, len(result.rows)
+        lines = [render_rows(result.rows, cell_characters=cells) or "(no rows)"]
         if header:
             names = (render_cell(name, characters=cells) for name in result.columns)
-            lines.append(f"columns: {' | '.join(names)}")
-        lines.append(render_rows(result.rows, cell_characters=cells) or "(no rows)")
-        count = len(result.rows)
+            lines.insert(0, f"columns: {' | '.join(names)}")
         if result.outcome is Outcome.TRUNCATED:
             lines.append(f"(the first {count} row{'s' * (count != 1)}; there are more)")
         if result.lossy:
@@ -294,38 +290,18 @@ class Toolbox:
 
     def _table(self, name: str) -> str:
         schema = self.database.schema
-        found = schema.find(name)
-        if found is None:
-            raise _RefusedError(
-                f"no such table: {name[:200]}{nearest(name, schema.tables, kind='the tables')}"
-            )
-        return found
+        if (found := schema.find(name)) is not None:
+            return found
+        near = nearest(name, schema.tables, kind="the tables")
+        raise _RefusedError(f"no such table: {name[:200]}{near}")
 
     def _column(self, table: str, name: str) -> str:
-        names = self._columns(table)
+        names = self._query(f"SELECT * FROM {quote_name(table)} LIMIT 0", 1).columns
         for column in names:
             if fold_name(column) == fold_name(name):
                 return column
         near = nearest(name, names, kind="the columns")
         raise _RefusedError(f"no such column: {name[:200]} in {table}{near}")
-
-    def _columns(self, table: str) -> tuple[str, ...]:
-        for known in self.database.schema.schema.tables:
-            if known.name == table:
-                return tuple(column.name for column in known.columns)
-        return self._query(f"SELECT * FROM {quote_name(table)} LIMIT 0", 1).columns
-
-    def _ddl(self, table: str) -> str:
-        for known in self.database.schema.schema.tables:
-            if known.name == table:
-                return known.sql
-        quoted = table.replace("'", "''")
-        found = self._query(f"SELECT sql FROM sqlite_schema WHERE name = '{quoted}'", 1)
-        return str(found.rows[0][0]) if found.rows else ""
-
-    def _key_between(self, a: str, b: str) -> ForeignKey:
-        keys = self.database.schema.schema.foreign_keys
-        return next(key for key in keys if {key.child, key.parent} == {a, b})
 
 
 class _RefusedError(Exception):
@@ -335,5 +311,5 @@ class _RefusedError(Exception):
 _RAN = (Outcome.OK, Outcome.TRUNCATED)
 
 
-def _lines(keys: Any) -> str:
-    return "\n".join(key.render() for key in keys)
+def _error(text: str) -> ToolCall:
+    return ToolCall(tool="", result=f"Error: {text}", failed=True)

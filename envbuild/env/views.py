@@ -1,4 +1,9 @@
-"""Views ready to open: built once, kept within a budget of bytes, shared by a group's episodes."""
+"""Views ready to open: built once, kept within a budget of bytes, shared by a group's episodes.
+
+Small views are kept as images in memory, and every episode opens a private copy. Larger ones lie
+in a folder of this process as files that are opened immutable, whatever their size in no time and
+with one page cache for all. A view of every table of a large database is that database's own file.
+"""
 
 import os
 import shutil
@@ -6,7 +11,7 @@ import tempfile
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache, cached_property
 from hashlib import sha256
@@ -14,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.errors import CorpusError, SourceError
-from envbuild.io.files import atomic_path
 from envbuild.records.corpus import Schema
 from envbuild.records.execution import Limits
 from envbuild.schema.read import read_schema
@@ -25,26 +29,34 @@ from envbuild.sql.forks import KeyedLocks, renew_in_children
 from envbuild.sql.from_names import oversized_views
 from envbuild.sql.names import declared_spelling, fold_name
 
-# One episode's database: a session on its view, and what the tools know about its schema.
-
-
 if TYPE_CHECKING:
     from envbuild.schema.graph import SchemaGraph
+
+MiB = 1024 * 1024
+SMALL = MiB // 2
+"""Bytes up to which every episode gets a private copy in memory."""
+MAX_IN_MEMORY = 8 * MiB
+"""Bytes of a database from which views are built straight into files."""
+KEPT_BUILDERS = 4
+"""Databases kept open for building further views of them."""
+_TABLES = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+)
+_VIEWS = "SELECT name, sql FROM sqlite_schema WHERE type = 'view'"
+_VIRTUAL = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
 
 
 class ViewSchema:
     """What a view holds; read once and shared by every episode on the same view."""
 
-    def __init__(
-        self, schema: Schema, *, shown: Sequence[str] = (), virtual: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, schema: Schema, *, shown: Sequence[str], virtual: Sequence[str]) -> None:
         self.schema = schema
-        spelling = declared_spelling((*schema.table_names, *virtual, *schema.views))
-        in_order = [spelling[name] for name in map(fold_name, shown) if name in spelling]
-        self.tables: tuple[str, ...] = tuple(dict.fromkeys((*in_order, *spelling.values())))
-        """Every table in shown order, then views."""
-        self.spelling = spelling
+        self.spelling = declared_spelling((*schema.table_names, *virtual, *schema.views))
         """Folded name -> declared name."""
+        known = self.spelling
+        in_order = [known[name] for name in map(fold_name, shown) if name in known]
+        self.tables: tuple[str, ...] = tuple(dict.fromkeys((*in_order, *known.values())))
+        """Every table in shown order, then views."""
 
     @cached_property
     def graph(self) -> "SchemaGraph":
@@ -58,105 +70,73 @@ class ViewSchema:
         return self.spelling.get(fold_name(name))
 
 
-class EpisodeDatabase:
-    """A session on a view and its schema; closing it closes the session."""
+class View:
+    """One view, ready to open any number of times, from any thread."""
 
-    def __init__(self, session: Session, schema: Callable[[], ViewSchema]) -> None:
-        self.session = session
-        self._read_schema = schema
+    def __init__(
+        self,
+        *,
+        image: bytes = b"",
+        file: Path | None = None,
+        shown: Sequence[str],
+        owned_bytes: int,
+    ) -> None:
+        self.image = image
+        self.file = file
+        self.shown = tuple(shown)
+        self.owned_bytes = owned_bytes
+        """Bytes in memory, or on disk where the cache made the file."""
         self._schema: ViewSchema | None = None
+
+    def open(self, limits: Limits) -> "EpisodeDatabase":
+        """A database of one episode's own on this view."""
+        if self.file is None:
+            return EpisodeDatabase(Session.open_image(self.image, limits=limits), self)
+        return EpisodeDatabase(Session.open_file(self.file, limits=limits), self)
 
     @property
     def schema(self) -> ViewSchema:
-        """The view's schema, asked for at first use."""
+        """Read at its first use, through a connection of its own, free of any authorizer.
+
+        This is no `cached_property`: that has one lock for all views.
+        """
         if self._schema is None:
-            self._schema = self._read_schema()
+            opened = open_image(self.image) if self.file is None else open_read_only(self.file)
+            with closing(opened) as connection:
+                virtual = [name for (name,) in connection.execute(_VIRTUAL)]
+                schema = read_schema(connection)
+            self._schema = ViewSchema(schema, shown=self.shown, virtual=virtual)
         return self._schema
+
+
+class EpisodeDatabase:
+    """One episode's database: a session on a view; closing it closes the session."""
+
+    def __init__(self, session: Session, view: View) -> None:
+        self.session = session
+        self._view = view
+
+    @property
+    def schema(self) -> ViewSchema:
+        """The view's schema."""
+        return self._view.schema
 
     def close(self) -> None:
         """Releases the session; a second call does nothing."""
         self.session.close()
 
 
-# Views ready to open: built once, kept within a budget of bytes, shared by a group's episodes.
-#
-# Small views are kept as images in memory, and every episode opens a private copy. Larger ones
-# lie in a folder as files that are opened immutable, whatever their size in no time and with one
-# page cache for all. A view of every table of a large database is that database's own file.
-
-
-MiB = 1024 * 1024
-SMALL = MiB // 2
-"""Bytes up to which every episode gets a private copy in memory."""
-MAX_IN_MEMORY = 8 * MiB
-"""Bytes of a database from which views are built straight into files."""
-_TABLES = (
-    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-)
-_VIRTUAL = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
-
-KEPT_BUILDERS = 4
-"""Databases kept open for building further views of them."""
-
-
-class View:
-    """One view, ready to open any number of times, from any thread."""
-
-    def __init__(
-        self, *, image: bytes = b"", file: Path | None = None, shown: Sequence[str]
-    ) -> None:
-        self.image = image
-        self.file = file
-        self.shown = tuple(shown)
-        self.owned_bytes = len(image)
-        """Bytes in memory, or on disk where the cache made the file."""
-        self._schema: ViewSchema | None = None
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether its file was removed, as a cache does to make room."""
-        return self.file is not None and not self.file.exists()
-
-    def open(self, limits: Limits) -> EpisodeDatabase:
-        """A database of one episode's own on this view."""
-        if self.file is None:
-            session = Session.open_image(self.image, limits=limits)
-        else:
-            session = Session.open_file(self.file, limits=limits)
-        return EpisodeDatabase(session, lambda: self.schema)
-
-    @property
-    def schema(self) -> ViewSchema:
-        """Read at its first use, which is no `cached_property`: that has one lock for all views."""
-        if self._schema is None:
-            self._schema = self._read_schema()
-        return self._schema
-
-    def _read_schema(self) -> ViewSchema:
-        """Through a connection of its own, so that no episode's authorizer is in the way."""
-        opened = open_image(self.image) if self.file is None else open_read_only(self.file)
-        with closing(opened) as connection:
-            virtual = [name for (name,) in connection.execute(_VIRTUAL)]
-            return ViewSchema(read_schema(connection), shown=self.shown, virtual=virtual)
-
-
 class ViewCache:
     """Opens views, building each at its first use; safe to share among threads.
 
     `memory_bytes` bounds the images kept, `disk_bytes` the files; the least recently used go first.
-    A file that goes stays readable for the episodes that have it open.
+    A file that goes stays readable for the episodes that have it open. A forked child has a folder
+    of its own.
     """
 
-    def __init__(
-        self,
-        *,
-        memory_bytes: int = 256 * MiB,
-        disk_bytes: int = 16 * 1024 * MiB,
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, *, memory_bytes: int = 256 * MiB, disk_bytes: int = 16 * 1024 * MiB) -> None:
         self.memory_bytes = memory_bytes
         self.disk_bytes = disk_bytes
-        self._folder = folder
         self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
         self._in_memory = self._on_disk = 0
         self._builders: OrderedDict[str, ViewBuilder] = OrderedDict()
@@ -183,20 +163,18 @@ class ViewCache:
             try:
                 return view.open(limits)
             except CorpusError:
-                if not (view.owned_bytes and view.is_gone):
+                if view.file is None or view.file.exists() or not view.owned_bytes:
                     raise
-            self._forget(view)  # another thread or process made room meanwhile
+            with self._lock:  # another thread made room meanwhile, or somebody cleaned up
+                self._forget(_key(path, tables, digest), view)
 
     def view(self, path: Path, tables: Sequence[str] | None = None, *, digest: str = "") -> View:
         """The view itself; see `open`."""
-        key = (digest or _identity(path), *(["*"] if tables is None else map(fold_name, tables)))
-        with self._lock:
-            if key in self._views:
-                self._views.move_to_end(key)
-                return self._views[key]
+        key = _key(path, tables, digest)
         with self._building.of(key):  # the group's first episode builds, the others wait for it
             with self._lock:
                 if key in self._views:
+                    self._views.move_to_end(key)
                     return self._views[key]
             view = self._build(Path(path), tables, key)
             with self._lock:
@@ -209,39 +187,33 @@ class ViewCache:
         return self._in_memory, self._on_disk
 
     def renew_locks(self) -> None:
-        """For a forked child: another thread of the parent may have been building."""
+        """For a forked child: another thread of the parent may be building, and owns its files."""
         self._lock = threading.Lock()
+        self._folder: Path | None = None
+        for key, view in list(self._views.items()):
+            if view.file is not None:
+                self._forget(key, view)
 
     def _build(self, path: Path, tables: Sequence[str] | None, key: tuple[str, ...]) -> View:
-        if tables is None:
-            shown = _tables_of(path)
-            if not _has_oversized_views(path):
-                return View(file=path, shown=shown)
-            tables = shown  # a copy of them, without those views
-        if _status(path).st_size <= MAX_IN_MEMORY:
+        size = _status(path).st_size
+        if tables is None or size > MAX_IN_MEMORY:
+            every, oversized = _look_into(path)
+            asked = every if tables is None else tables
+            if not oversized and set(map(fold_name, every)) <= set(map(fold_name, asked)):
+                return View(file=path, shown=asked, owned_bytes=0)
+            tables = asked
+        if size <= MAX_IN_MEMORY:
             image = self._builder(path, key[0]).image(tables)
             if len(image) <= SMALL:
-                return View(image=image, shown=tables)
-        elif set(map(fold_name, _tables_of(path))) <= set(
-            map(fold_name, tables)
-        ) and not _has_oversized_views(path):
-            return View(file=path, shown=tables)
+                return View(image=image, shown=tables, owned_bytes=len(image))
         name = sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         file = self._files() / f"{name}.sqlite"
-        while True:
-            if not file.exists():
-                with atomic_path(file) as temporary:
-                    temporary.unlink(missing_ok=True)  # left by a process that was killed
-                    self._builder(path, key[0]).write(tables, temporary)
-            view = View(file=file, shown=tables)
-            try:
-                view.owned_bytes = file.stat().st_size
-                _ = view.schema  # read now: the file may be gone when an episode first asks
-            except (FileNotFoundError, SQLiteError):
-                if not view.is_gone:
-                    raise
-            else:
-                return view
+        file.parent.mkdir(exist_ok=True)
+        file.unlink(missing_ok=True)  # left by a build that failed
+        self._builder(path, key[0]).write(tables, file)
+        view = View(file=file, shown=tables, owned_bytes=file.stat().st_size)
+        _ = view.schema  # read now: the file may be gone when an episode first asks
+        return view
 
     def _builder(self, path: Path, source: str) -> ViewBuilder:
         """The database's builder; the last few are kept, since a database's rows come together."""
@@ -264,30 +236,19 @@ class ViewCache:
         """Takes the view in and lets go of those least recently used, but never of this one."""
         self._views[key] = view
         self._count(view, view.owned_bytes)
-        memory, disk = self._in_memory - self.memory_bytes, self._on_disk - self.disk_bytes
-        gone: list[tuple[str, ...]] = []
-        for old, kept in self._views.items():
-            if kept is view or max(memory, disk) <= 0:
-                break
-            if kept.file is None and memory > 0:
-                memory -= kept.owned_bytes
-            elif kept.file is not None and disk > 0 and kept.owned_bytes:
-                disk -= kept.owned_bytes
+        if self._in_memory <= self.memory_bytes and self._on_disk <= self.disk_bytes:
+            return
+        for old, kept in list(self._views.items())[:-1]:
+            if kept.file is None and self._in_memory > self.memory_bytes:
+                self._forget(old, kept)
+            elif kept.file and kept.owned_bytes and self._on_disk > self.disk_bytes:
+                self._forget(old, kept)
                 kept.file.unlink(missing_ok=True)
-            else:
-                continue
-            gone.append(old)
-        for old in gone:
-            self._drop(old)
 
-    def _forget(self, view: View) -> None:
-        with self._lock:
-            for key in [key for key, kept in self._views.items() if kept is view]:
-                self._drop(key)
-
-    def _drop(self, key: tuple[str, ...]) -> None:
-        view = self._views.pop(key)
-        self._count(view, -view.owned_bytes)
+    def _forget(self, key: tuple[str, ...], view: View) -> None:
+        if self._views.get(key) is view:
+            del self._views[key]
+            self._count(view, -view.owned_bytes)
 
     def _count(self, view: View, size: int) -> None:
         if view.file is None:
@@ -314,6 +275,10 @@ def _remove_folder(folder: Path, made_by: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _key(path: Path, tables: Sequence[str] | None, digest: str) -> tuple[str, ...]:
+    return digest or _identity(path), *(["*"] if tables is None else map(fold_name, tables))
+
+
 def _identity(path: Path) -> str:
     """Which file, and which state of it: a commit to the log beside it is another one."""
     path = Path(path).absolute()
@@ -329,15 +294,11 @@ def _status(path: Path) -> os.stat_result:
         raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
 
 
-def _has_oversized_views(path: Path) -> bool:
-    with closing(open_read_only(path)) as connection:
-        views = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'"))
-        return bool(oversized_views(views))
-
-
-def _tables_of(path: Path) -> list[str]:
+def _look_into(path: Path) -> tuple[list[str], bool]:
+    """(every table, whether a view copies others too often to be compiled)."""
     try:
         with closing(open_read_only(path)) as connection:
-            return [name for (name,) in connection.execute(_TABLES)]
+            tables = [name for (name,) in connection.execute(_TABLES)]
+            return tables, bool(oversized_views(dict(connection.execute(_VIEWS))))
     except SQLiteError as e:
         raise SourceError(f"{path} is not a readable SQLite database: {e}") from e
