@@ -8,13 +8,19 @@ columns. Subqueries and CTEs count their own joins, and a column of theirs, as o
 the base column it passes on. Equalities are taken as written: none is inferred from two others.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from sqlglot import exp
 
-from envbuild.query.names import Key, Origin, SchemaColumns, Scope, Tracing, schema_columns
-from envbuild.query.parse import parse_statement
+from envbuild.query.names import BaseColumn, QueryNames, Source
+from envbuild.query.parse import parse_statement, split_condition
 from envbuild.records.corpus import Schema
+from envbuild.sql.names import fold_name
+
+Equality = tuple[BaseColumn | None, BaseColumn | None]
+"""Two sides that a query sets equal; None for what is no base table's column."""
+Path = tuple[Source, ...]
 
 
 def join_share(sql: str, schema: Schema) -> float:
@@ -24,67 +30,70 @@ def join_share(sql: str, schema: Schema) -> float:
     """
     if not schema.foreign_keys or not _may_join(sql.lower()):
         return 0.0
-    along_keys, joins = _count_joins(sql, schema_columns(schema)) or (0, 0)
-    return along_keys / joins if joins else 0.0
-
-
-def _count_joins(sql: str, columns: SchemaColumns) -> tuple[int, int] | None:
-    """(joins along declared foreign keys, joins); None where sqlglot cannot soon read it."""
     tree = parse_statement(sql)
     if tree is None:
-        return None
-    columns.read_views()
+        return 0.0
+    joins = along_keys = 0
     try:
-        joins = along_keys = 0
-        for sources, equalities in _from_clauses(tree, Tracing(columns)):
-            joins += len(sources) - 1
-            along_keys += len(sources) - _pieces(sources, _key_edges(columns, equalities))
+        names = QueryNames(tree, schema)
+        for select in tree.find_all(exp.Select):
+            # a table-valued function gives rows of one row: nothing to join along
+            sources = [s for s in names.sources(select) if not isinstance(s.node.this, exp.Func)]
+            joins += max(len(sources) - 1, 0)
+            piece = {source: source for source in sources}
+            for one, other in _joined_along_keys(_equalities(select, names), schema):
+                left, right = piece.get(one), piece.get(other)
+                if left and right and left is not right:
+                    along_keys += 1
+                    piece |= {source: right for source in sources if piece[source] is left}
     except RecursionError:
-        return None
-    return along_keys, joins
+        return 0.0
+    return along_keys / joins if joins else 0.0
 
 
 def _may_join(lowered: str) -> bool:
     """False where the text cannot hold a join, which spares reading it."""
-    if "join" in lowered:
-        return True
-    return "," in lowered.partition("from")[2]
+    return "join" in lowered or "," in lowered.partition("from")[2]
 
 
-def _from_clauses(
-    tree: exp.Expr, tracing: Tracing
-) -> Iterator[tuple[list[int], set[tuple[Origin, Origin]]]]:
-    """For each FROM clause with a table: its sources' numbers, and the equalities between them."""
-    for select in tree.find_all(exp.Select):
-        scope = Scope.of(select, tracing)
-        if scope.sources:
-            yield [source.number for source in scope.sources], set(scope.equalities())
+def _equalities(select: exp.Select, names: QueryNames) -> Iterator[Equality]:
+    """What ON, USING, NATURAL and WHERE set equal."""
+    where = select.args.get("where")
+    conditions = [where.this] if where is not None else []
+    sources = names.sources(select)
+    for at, source in enumerate(sources):
+        join = source.node.find_ancestor(exp.Join, exp.Select)
+        if not isinstance(join, exp.Join):
+            continue
+        if (on := join.args.get("on")) is not None:
+            conditions.append(on)
+        shared = [fold_name(name.name) for name in join.args.get("using") or ()]
+        for name in source.columns or ():
+            if name in shared or join.method == "NATURAL":
+                for earlier in sources[:at]:
+                    yield names.base_behind(source, name), names.base_behind(earlier, name)
+    for condition in conditions:
+        for part, negated in split_condition(condition):
+            if not negated and isinstance(part, exp.EQ | exp.NullSafeEQ | exp.Is):
+                left, right = part.this.unnest(), part.expression.unnest()
+                row = isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple)
+                pairs = zip(left.expressions, right.expressions, strict=False)
+                for one, other in pairs if row else [(left, right)]:
+                    yield names.base_column(one), names.base_column(other)
 
 
-def _key_edges(
-    columns: SchemaColumns, equalities: set[tuple[Origin, Origin]]
-) -> Iterator[tuple[int, int]]:
+def _joined_along_keys(
+    equalities: Iterator[Equality], schema: Schema
+) -> Iterator[tuple[Source, Source]]:
     """Pairs of sources that the equalities join along a whole declared foreign key."""
-    stated: dict[tuple[Key, Key], set[tuple[str, str]]] = {}
+    stated: defaultdict[tuple[Path, Path], set[tuple[str, str]]] = defaultdict(set)
     for a, b in equalities:
-        for one, other in ((a, b), (b, a)):
-            pair = (one.instance, other.instance)
-            stated.setdefault(pair, set()).add((one.column, other.column))
+        if a and b:
+            stated[a.path, b.path].add((a.name, b.name))
+            stated[b.path, a.path].add((b.name, a.name))
     for (child, parent), pairs in stated.items():
-        keys = columns.foreign_keys.get((child.table, parent.table), ())
-        if any(key <= pairs for key in keys):
-            yield child.source, parent.source
-
-
-def _pieces(sources: list[int], edges: Iterator[tuple[int, int]]) -> int:
-    """How many connected pieces the edges leave."""
-    root = {source: source for source in sources}
-
-    def top(source: int) -> int:
-        while root[source] != source:
-            source = root[source]
-        return source
-
-    for a, b in edges:
-        root[top(a)] = top(b)
-    return len({top(source) for source in sources})
+        tables = child[-1].table_name, parent[-1].table_name
+        for key in schema.foreign_keys:
+            columns = zip(key.child_columns, key.parent_columns, strict=True)
+            if (key.child, key.parent) == tables and pairs.issuperset(columns):
+                yield child[0], parent[0]

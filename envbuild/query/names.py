@@ -1,325 +1,252 @@
-"""What the columns of a query stand for: each traced to a base table's column, where it is one."""
+"""What the names in a query stand for: its FROM sources, and columns traced to base tables.
 
-from collections import defaultdict, deque
-from collections.abc import Iterator
+Works on sqlglot's scopes and the schema record alone, without a database. Gold tables are another
+matter: SQLite itself knows those.
+"""
+
+import itertools
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from envbuild.query.parse import parse_statement
-from envbuild.records.corpus import Schema
+from envbuild.records.corpus import Column, Schema, Table
 from envbuild.sql.names import fold_name
 
-# A schema's names as queries are traced through them: tables, views, columns, foreign keys.
+ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 
 
-_ROWID = frozenset(("rowid", "oid", "_rowid_"))
+class SourceColumn(NamedTuple):
+    """A column that a FROM source offers."""
+
+    name: str
+    declared: Column | None = None
+    """The base table's own column; None where a query gives it."""
+    values: tuple[exp.Expr, ...] = ()
+    """What a query gives it: one expression for each side of a set operation."""
 
 
-class DeclaredView(NamedTuple):
-    """A view of the database's own."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One FROM source of a SELECT: a base table, a view, a CTE or a derived table."""
 
-    query: exp.Expr
-    names: list[str]
-    """Folded names that it gives its columns; empty where they keep the query's."""
-
-
-class SchemaColumns:
-    """The schema's tables, views, columns and foreign keys by folded name."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.columns: dict[str, list[str]] = {}
-        self.integer_keys: dict[str, str] = {}
-        for table in schema.tables:
-            name = fold_name(table.name)
-            self.columns[name] = [fold_name(column.name) for column in table.columns]
-            if len(key := table.primary_key) == 1 and not table.without_rowid:
-                self.integer_keys[name] = fold_name(key[0])
-        self.foreign_keys: defaultdict[tuple[str, str], list[set[tuple[str, str]]]]
-        self.foreign_keys = defaultdict(list)
-        """(child, parent) -> the column pairs of each key between them."""
-        for edge in schema.foreign_keys:
-            sides = (map(fold_name, edge.child_columns), map(fold_name, edge.parent_columns))
-            between = (fold_name(edge.child), fold_name(edge.parent))
-            self.foreign_keys[between].append(set(zip(*sides, strict=True)))
-        self.view_sql = dict(zip(map(fold_name, schema.views), schema.view_sql, strict=False))
-        self._views: dict[str, DeclaredView | None] | None = None
-
-    def column(self, table: str, name: str) -> str | None:
-        """The table's column of this name (`rowid` is its single primary key), or None."""
-        if name in self.columns.get(table, ()):
-            return name
-        return self.integer_keys.get(table) if name in _ROWID else None
-
-    def view(self, name: str) -> DeclaredView | None:
-        """The view of this folded name; None where there is none, or none to read."""
-        return self.read_views().get(name)
-
-    def read_views(self) -> dict[str, DeclaredView | None]:
-        """All views, read at once: deep inside another's tracing there may be no stack for it."""
-        if self._views is None:
-            self._views = {name: _read_view(sql) for name, sql in self.view_sql.items() if sql}
-        return self._views
-
-
-_KEPT = 8
-_kept: deque[tuple[Schema, SchemaColumns]] = deque(maxlen=_KEPT)
-
-
-def schema_columns(schema: Schema) -> SchemaColumns:
-    """The names of this very record, kept for the next queries over it."""
-    for known, columns in tuple(_kept):
-        if known is schema:
-            return columns
-    columns = SchemaColumns(schema)
-    _kept.append((schema, columns))
-    return columns
-
-
-def _read_view(sql: str) -> DeclaredView | None:
-    tree = parse_statement(sql)
-    if not isinstance(tree, exp.Create) or not isinstance(tree.expression, exp.Query):
-        return None
-    declared = tree.this
-    names = declared.expressions if isinstance(declared, exp.Schema) else []
-    return DeclaredView(tree.expression, [fold_name(name.name) for name in names])
-
-
-# What a SELECT's columns stand for: each traced to a base table's column, where it is one.
-#
-# Works on the query text and the schema record alone (no database), for questions about a query's
-# structure such as `sql.trees.joins`. Gold tables are another matter: SQLite itself knows those.
-
-
-class Key(NamedTuple):
-    """One use of a base table: by which source of the FROM clause, where inside it."""
-
-    source: int
-    """Number of the source within its FROM clause."""
-    path: tuple[int, ...]
-    """Position of the table inside a derived source; empty for a table named directly."""
-    table: str
-
-
-class Origin(NamedTuple):
-    """The base column that a column reference stands for."""
-
-    instance: Key
-    column: str
-
-
-Outputs = dict[str, Origin | None]
-"""A source's columns by folded name; None where a column is no plain base column."""
-
-
-class Tracing:
-    """One statement's tracing: the schema's names, and the derived queries traced so far."""
-
-    def __init__(self, columns: SchemaColumns) -> None:
-        self.columns = columns
-        self.traced: dict[int, Outputs] = {}
-        """Columns by query node: a CTE may be used many times."""
-
-
-class Source(NamedTuple):
-    """One entry of a FROM clause."""
-
-    number: int
     alias: str
-    outputs: Outputs
-    table: str = ""
-    """Folded base table name; empty for a derived source."""
+    node: exp.Expr
+    """The table, or the query inside a derived table's parentheses."""
+    columns: dict[str, SourceColumn] | None
+    """By folded name; None where they cannot be known (a recursive CTE, a table function)."""
+    table: Table | None = None
+    """The base table it is."""
+
+    @property
+    def table_name(self) -> str:
+        """The base table's declared name; empty for another source."""
+        return self.table.name if self.table else ""
 
 
-class Scope:
-    """One SELECT's FROM clause: its sources, and the equalities that its clauses state."""
+class BaseColumn(NamedTuple):
+    """A base table's column, and through which FROM sources a query reaches it."""
 
-    def __init__(self, select: exp.Select, tracing: Tracing) -> None:
-        self.select = select
-        self.tracing = tracing
-        self.sources: list[Source] = []
-        self.joins: list[tuple[exp.Join, int]] = []
-        """Each JOIN with the number of its first source."""
+    path: tuple[Source, ...]
+    """From the outermost source to the base table itself."""
+    name: str
+    """The column's declared name."""
 
-    @classmethod
-    def of(cls, select: exp.Select, tracing: Tracing) -> "Scope":
-        """The scope of this SELECT, its derived tables and CTEs resolved."""
-        scope = cls(select, tracing)
-        if (clause := select.args.get("from_")) is not None:
-            scope._add(clause.this)
-            scope._add_joins(select)
-        return scope
 
-    def equalities(self) -> Iterator[tuple[Origin, Origin]]:
-        """Pairs of base columns of different sources that the query sets equal."""
-        for join, first in self.joins:
-            if (condition := join.args.get("on")) is not None:
-                yield from self._conditions(condition)
-            if join.args.get("using"):
-                for name in join.args["using"]:
-                    yield from self._shared(fold_name(name.name), first)
-            elif join.args.get("method") == "NATURAL":
-                for name in self.sources[first].outputs:
-                    yield from self._shared(name, first)
-        if (where := self.select.args.get("where")) is not None:
-            yield from self._conditions(where.this)
+class QueryNames:
+    """One query over one schema: the sources of its SELECTs, and what its columns mean.
 
-    def outputs(self) -> Outputs:
-        """The SELECT's own result columns, by folded name."""
-        found: Outputs = {}
-        for column in self.select.expressions:
-            if column.is_star:
-                only = fold_name(column.table) if isinstance(column, exp.Column) else ""
-                for source in self.sources:
-                    if only in ("", source.alias):
-                        found |= {n: o for n, o in source.outputs.items() if n not in found}
-            elif name := fold_name(column.alias_or_name):
-                found[name] = self._origin(column.unalias())
-        return found
+    It resolves as much as the schema tells and no more. In `root`, double-quoted words that name
+    nothing become the strings for which SQLite takes them.
+    """
 
-    def _add(self, node: exp.Expr) -> None:
-        """One FROM entry: a table, a derived table, or a parenthesised join."""
-        while (
-            isinstance(node, exp.Subquery)
-            and not node.alias
-            and isinstance(node.this, exp.Table | exp.Subquery)
-        ):
-            self._add_joins(node)
-            node = node.this
-        number, alias = len(self.sources), fold_name(node.alias_or_name)
-        if isinstance(node, exp.Table):
-            if isinstance(node.this, exp.Func):
-                return  # a table-valued function: rows of one row, nothing to join along
-            self.sources.append(self._table(node, number, alias))
-            self._add_joins(node)
-        elif isinstance(node, exp.Subquery):
-            outputs = _nested(_query_outputs(node.this, self.tracing), number)
-            self.sources.append(Source(number, alias, outputs))
-            self._add_joins(node)
-        else:
-            self.sources.append(Source(number, alias, {}))
+    def __init__(self, root: exp.Expr, schema: Schema) -> None:
+        self.root, self.schema = root, schema
+        self.tables = {fold_name(table.name): table for table in schema.tables}
+        self._view_sql = dict(zip(map(fold_name, schema.views), schema.view_sql, strict=False))
+        self._scopes: dict[int, Scope] = {}
+        self._sources: dict[int, list[Source]] = {}
+        self._outputs: dict[int, list[SourceColumn] | None] = {}
+        self._bases: dict[int, BaseColumn | None] = {}
+        self._views: dict[str, Scope | None] = {}
+        self._add_scopes(root)
+        self._settle_quoted_strings()
 
-    def _add_joins(self, holder: exp.Expr) -> None:
-        for join in holder.args.get("joins") or ():
-            first = len(self.sources)
-            self._add(join.this)
-            if len(self.sources) > first:
-                self.joins.append((join, first))
+    def sources(self, select: exp.Expr) -> list[Source]:
+        """The FROM sources of a SELECT, in order."""
+        if id(select) not in self._sources:
+            scope = self._scopes.get(id(select))
+            named = scope.references if scope else []
+            self._sources[id(select)] = [self._source(*one) for one in named]
+        return self._sources[id(select)]
 
-    def _table(self, node: exp.Table, number: int, alias: str) -> Source:
-        name = fold_name(node.name)
-        if not node.db and (cte := _cte_of(node, name)) is not None:
-            outputs = _renamed(_query_outputs(cte.this, self.tracing), _given_names(cte))
-            return Source(number, alias, _nested(outputs, number))
-        if (view := self.tracing.columns.view(name)) is not None:
-            outputs = _renamed(_query_outputs(view.query, self.tracing), view.names)
-            return Source(number, alias, _nested(outputs, number))
-        key = Key(number, (), name)
-        known = self.tracing.columns.columns.get(name, ())
-        return Source(number, alias, {column: Origin(key, column) for column in known}, name)
+    def outputs(self, query: exp.Expr) -> list[SourceColumn] | None:
+        """What a query offers to the query around it; None where it cannot be known."""
+        query = query.unnest()
+        if id(query) not in self._outputs:
+            self._outputs[id(query)] = None  # what a view that asks for itself finds
+            if isinstance(query, exp.SetOperation):
+                self._outputs[id(query)] = self._set_outputs(query)
+            elif isinstance(query, exp.Select):
+                self._outputs[id(query)] = self._select_outputs(query)
+        return self._outputs[id(query)]
 
-    def _conditions(self, condition: exp.Expr) -> Iterator[tuple[Origin, Origin]]:
-        """The equalities among conditions that must all hold."""
-        waiting = [condition]
-        while waiting:
-            node = waiting.pop().unnest()
-            if isinstance(node, exp.And):
-                waiting += (node.this, node.expression)
-            elif isinstance(node, exp.EQ | exp.NullSafeEQ | exp.Is):
-                left, right = node.this.unnest(), node.expression.unnest()
-                if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
-                    pairs = list(zip(left.expressions, right.expressions, strict=False))
-                else:
-                    pairs = [(left, right)]
-                for one, other in pairs:
-                    a, b = self._origin(one), self._origin(other)
-                    if a and b and a.instance.source != b.instance.source:
-                        yield a, b
+    def resolve(self, column: exp.Column) -> tuple[Source, SourceColumn] | None:
+        """The source and column that a column reference means; None where it cannot be told."""
+        name, qualifier = fold_name(column.name), fold_name(column.table)
+        select: exp.Expr | None = column.find_ancestor(exp.Select, exp.SetOperation)
+        while isinstance(select, exp.Select):
+            for source in self.sources(select):
+                fits = not qualifier or fold_name(source.alias) == qualifier
+                if fits and (found := _column_of(source, name)) is not None:
+                    return source, found
+            select = select.find_ancestor(exp.Select)
+        return None
 
-    def _shared(self, name: str, first: int) -> Iterator[tuple[Origin, Origin]]:
-        """USING (name): the joined source's column equals that of every earlier source."""
-        joined = self.sources[first].outputs.get(name)
-        for source in self.sources[:first]:
-            earlier = source.outputs.get(name)
-            if joined and earlier:
-                yield joined, earlier
-
-    def _origin(self, node: exp.Expr) -> Origin | None:
+    def base_column(self, node: exp.Expr) -> BaseColumn | None:
+        """The base table's column that an expression passes on unchanged; None where none."""
         node = node.unnest()
         if not isinstance(node, exp.Column) or node.is_star:
             return None
-        name, alias = fold_name(node.name), fold_name(node.table)
-        for source in self.sources:
-            if alias and alias != source.alias:
-                continue
-            if name in source.outputs:
-                return source.outputs[name]
-            if source.table and (column := self.tracing.columns.column(source.table, name)):
-                return Origin(Key(source.number, (), source.table), column)
-        return None
+        if id(node) not in self._bases:
+            found = self.resolve(node)
+            self._bases[id(node)] = self.base_behind(found[0], node.name) if found else None
+        return self._bases[id(node)]
 
-
-def _query_outputs(query: exp.Expr, tracing: Tracing) -> Outputs:
-    """A derived query's columns; of a set operation only what both sides pass on alike."""
-    query = query.unnest()
-    if id(query) not in tracing.traced:
-        tracing.traced[id(query)] = {}  # what a circle of CTEs finds, so that tracing ends
-        tracing.traced[id(query)] = _trace(query, tracing)
-    return tracing.traced[id(query)]
-
-
-def _trace(query: exp.Expr, tracing: Tracing) -> Outputs:
-    if isinstance(query, exp.Select):
-        return Scope.of(query, tracing).outputs()
-    if isinstance(query, exp.SetOperation):
-        left = _query_outputs(query.this, tracing)
-        right = list(_query_outputs(query.expression, tracing).values())
-        return {
-            name: origin if at < len(right) and origin and _same(origin, right[at]) else None
-            for at, (name, origin) in enumerate(left.items())
-        }
-    return {}
-
-
-def _same(a: Origin, b: Origin | None) -> bool:
-    return b is not None and (a.instance.table, a.column) == (b.instance.table, b.column)
-
-
-def _nested(outputs: Outputs, number: int) -> Outputs:
-    """A derived query's columns as those of source `number` of the query around it."""
-    return {
-        name: origin
-        and Origin(
-            Key(number, (origin.instance.source, *origin.instance.path), origin.instance.table),
-            origin.column,
-        )
-        for name, origin in outputs.items()
-    }
-
-
-def _renamed(outputs: Outputs, names: list[str]) -> Outputs:
-    """The columns under these names, where any are given."""
-    return dict(zip(names, outputs.values(), strict=False)) if names else outputs
-
-
-def _given_names(cte: exp.CTE) -> list[str]:
-    """The names of `WITH t(a, b)`, folded."""
-    alias = cte.args.get("alias")
-    return [fold_name(name.name) for name in (alias.args.get("columns") or ())] if alias else []
-
-
-def _cte_of(node: exp.Expr, name: str) -> exp.CTE | None:
-    """The CTE that this table name means: the innermost WITH around it that defines it.
-
-    The CTEs of one WITH see each other; a recursive one's use of itself means no CTE here.
-    """
-    around = node.parent
-    while around is not None:
-        if isinstance(around, exp.CTE) and fold_name(around.alias) == name:
+    def base_behind(self, source: Source, name: str) -> BaseColumn | None:
+        """The base table's column behind one of a source's, the same from both sides of a UNION."""
+        column = _column_of(source, fold_name(name))
+        if column is None or column.declared is not None:
+            return BaseColumn((source,), column.name) if column else None
+        bases = [self.base_column(value) for value in column.values]
+        found = {(base.path[-1].table_name, base.name) if base else None for base in bases}
+        if len(found) != 1 or bases[0] is None:
             return None
-        if (clause := around.args.get("with_")) is not None:
-            for cte in clause.expressions:
-                if fold_name(cte.alias) == name:
-                    return cte  # type: ignore[no-any-return]  # sqlglot's expressions are Any
-        around = around.parent
+        return BaseColumn((source, *bases[0].path), bases[0].name)
+
+    def query_of(self, table: exp.Table) -> Scope | None:
+        """The scope of the CTE or view that a table name means; None for any other table.
+
+        A recursive CTE's use of itself means its first SELECT.
+        """
+        name = fold_name(table.name)
+        scope = self._scopes.get(id(table.find_ancestor(exp.Select)))
+        if scope is not None and not table.db:
+            for cte, inner in scope.cte_sources.items():
+                if fold_name(cte) == name and isinstance(inner, Scope):
+                    return inner
+        return None if name in self.tables else self._view(name)
+
+    def is_recursive(self, scope: Scope) -> bool:
+        """True for what `query_of` gives for a recursive CTE's use of itself."""
+        return self._scopes.get(id(scope.expression)) is not scope
+
+    def _add_scopes(self, query: exp.Expr) -> Scope | None:
+        try:
+            scopes = traverse_scope(query)
+        except OptimizeError:
+            return None
+        self._scopes.update((id(scope.expression), scope) for scope in scopes)
+        return scopes[-1] if scopes else None
+
+    def _view(self, name: str) -> Scope | None:
+        if name not in self._views:
+            self._views[name] = None
+            tree = parse_statement(self._view_sql.get(name, ""))
+            if isinstance(tree, exp.Create) and isinstance(tree.expression, exp.Query):
+                scope = self._add_scopes(tree.expression)
+                if scope is not None and isinstance(tree.this, exp.Schema):
+                    scope.outer_columns = [column.name for column in tree.this.expressions]
+                self._views[name] = scope
+        return self._views[name]
+
+    def _source(self, alias: str, node: exp.Expr) -> Source:
+        if isinstance(node, exp.Table):
+            inner = self.query_of(node)
+            table = self.tables.get(fold_name(node.name)) if inner is None else None
+            if table is not None:
+                columns = [SourceColumn(column.name, column) for column in table.columns]
+                return Source(alias, node, _by_name(columns), table)
+        else:
+            inner = self._scopes.get(id(node))
+        offered = self.outputs(inner.expression) if inner is not None else None
+        if inner is None or offered is None:
+            return Source(alias, node, None)
+        names = inner.outer_columns
+        renamed = [one._replace(name=name) for one, name in zip(offered, names, strict=False)]
+        return Source(alias, node, _by_name(renamed + offered[len(renamed) :]))
+
+    def _select_outputs(self, select: exp.Select) -> list[SourceColumn] | None:
+        columns: list[SourceColumn] = []
+        for value in select.expressions:
+            if not value.is_star:
+                columns.append(SourceColumn(value.output_name, values=(value.unalias(),)))
+                continue
+            qualifier = fold_name(value.table) if isinstance(value, exp.Column) else ""
+            for source in self.sources(select):
+                if qualifier and fold_name(source.alias) != qualifier:
+                    continue
+                if source.columns is None:
+                    return None
+                for column in source.columns.values():
+                    reference = exp.column(column.name, table=source.alias or None, quoted=True)
+                    reference.parent = select  # where `resolve` begins
+                    columns.append(SourceColumn(column.name, values=(reference,)))
+        return columns
+
+    def _set_outputs(self, query: exp.SetOperation) -> list[SourceColumn] | None:
+        left, right = self.outputs(query.this), self.outputs(query.expression) or []
+        if left is None:
+            return None
+        missing = SourceColumn("", values=(exp.Null(),))
+        sides = itertools.zip_longest(left, right[: len(left)], fillvalue=missing)
+        return [one._replace(values=one.values + other.values) for one, other in sides]
+
+    def _settle_quoted_strings(self) -> None:
+        """Turns `"text"` that names nothing into the string SQLite takes it for."""
+        strings = [
+            column
+            for column in self.root.find_all(exp.Column)
+            if column.this.args.get("quoted") and not column.table and not self._is_name(column)
+        ]
+        for column in strings:
+            column.replace(exp.Literal.string(column.name))
+        if strings:
+            self._sources.clear()  # they may hold what is no column
+            self._outputs.clear()
+
+    def _is_name(self, column: exp.Column) -> bool:
+        name = fold_name(column.name)
+        if name in ROWID_NAMES or self.resolve(column):
+            return True
+        query: exp.Expr | None = column.find_ancestor(exp.Select, exp.SetOperation)
+        while query is not None:
+            outputs = self.outputs(query) or ()  # an output's alias, in ORDER BY and elsewhere
+            if any(fold_name(one.name) == name for one in outputs):
+                return True
+            if any(source.columns is None for source in self.sources(query)):
+                return True
+            query = query.find_ancestor(exp.Select, exp.SetOperation)
+        return False
+
+
+def _by_name(columns: list[SourceColumn]) -> dict[str, SourceColumn]:
+    """The columns that have a name; the first of a name wins, as in SQLite."""
+    named: dict[str, SourceColumn] = {}
+    for column in columns:
+        if column.name:
+            named.setdefault(fold_name(column.name), column)
+    return named
+
+
+def _column_of(source: Source, name: str) -> SourceColumn | None:
+    """The source's column of this folded name; `rowid` is its single primary key."""
+    if source.columns is None or name in source.columns:
+        return source.columns[name] if source.columns else None
+    if name in ROWID_NAMES and source.table and not source.table.without_rowid:
+        key = source.table.primary_key
+        return source.columns[fold_name(key[0])] if len(key) == 1 else None
     return None
