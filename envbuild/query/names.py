@@ -5,7 +5,7 @@ matter: SQLite itself knows those.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -19,7 +19,8 @@ from envbuild.sql.names import fold_name
 ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 
 
-class SourceColumn(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceColumn:
     """A column that a FROM source offers."""
 
     name: str
@@ -27,6 +28,14 @@ class SourceColumn(NamedTuple):
     """The base table's own column; None where a query gives it."""
     values: tuple[exp.Expr, ...] = ()
     """What a query gives it: one expression for each side of a set operation."""
+    unique: bool = False
+    """The base table's single primary key."""
+
+    @property
+    def not_null(self) -> bool:
+        """No data that keeps its keys has NULL here, though SQLite lets it into some keys."""
+        column = self.declared
+        return column is not None and (column.not_null or bool(column.primary_key))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +177,11 @@ class QueryNames:
             inner = self.query_of(node)
             table = self.tables.get(fold_name(node.name)) if inner is None else None
             if table is not None:
-                columns = [SourceColumn(column.name, column) for column in table.columns]
+                alone = len(table.primary_key) == 1
+                columns = [
+                    SourceColumn(one.name, one, unique=alone and bool(one.primary_key))
+                    for one in table.columns
+                ]
                 return Source(alias, node, _by_name(columns), table)
         else:
             inner = self._scopes.get(id(node))
@@ -176,7 +189,7 @@ class QueryNames:
         if inner is None or offered is None:
             return Source(alias, node, None)
         names = inner.outer_columns
-        renamed = [one._replace(name=name) for one, name in zip(offered, names, strict=False)]
+        renamed = [replace(one, name=name) for one, name in zip(offered, names, strict=False)]
         return Source(alias, node, _by_name(renamed + offered[len(renamed) :]))
 
     def _select_outputs(self, select: exp.Select) -> list[SourceColumn] | None:
@@ -203,7 +216,7 @@ class QueryNames:
             return None
         missing = SourceColumn("", values=(exp.Null(),))
         sides = itertools.zip_longest(left, right[: len(left)], fillvalue=missing)
-        return [one._replace(values=one.values + other.values) for one, other in sides]
+        return [replace(one, values=one.values + other.values) for one, other in sides]
 
     def _settle_quoted_strings(self) -> None:
         """Turns `"text"` that names nothing into the string SQLite takes it for."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from sqlglot import exp
 
+from envbuild.query.names import Source, SourceColumn
 from envbuild.records.corpus import Table
 from envbuild.signal.proofs import (
     count_ignores_duplicates,
@@ -18,8 +19,6 @@ from envbuild.signal.tree import (
     COMPARISONS,
     Edit,
     GoldTree,
-    Source,
-    SourceColumn,
     clause_of,
     column_swaps,
     dropped,
@@ -259,7 +258,7 @@ def agg(tree: GoldTree) -> Iterator[Edit]:
         if isinstance(count.this, exp.Star):
             for source, column in _columns_near(tree, count):
                 named = (source.table.name if source.table else "", column.name)
-                if column.kind == "number" and named not in keys:
+                if tree.column_kind(column) == "number" and named not in keys:
                     yield swap(count, partial(_sum_of, source, column))
     for node in tree.each(*_OTHER_AGGREGATES):
         if node.expressions:

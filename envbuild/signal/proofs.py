@@ -2,7 +2,8 @@
 
 from sqlglot import exp
 
-from envbuild.signal.tree import COMPARISONS, GoldTree, Source, SourceColumn, select_of
+from envbuild.query.names import Source, SourceColumn
+from envbuild.signal.tree import COMPARISONS, GoldTree, select_of
 
 _BAG_VERDICTS = frozenset(("bag@1",))
 _SET_VERDICTS = frozenset(("official@1",))
@@ -71,7 +72,7 @@ def join_side_is_idle(tree: GoldTree, select: exp.Select, join: exp.Join) -> boo
     foreign key always finds its parent.
     """
     sources = tree.sources(select)
-    right = next((source for source in sources if source.node is join.this), None)
+    right = next((source for source in sources if source.node is join.this.unnest()), None)
     if right is None:
         return False
     where = select.args.get("where")

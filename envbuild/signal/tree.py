@@ -2,14 +2,16 @@
 undone."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
 from sqlglot import exp
 
 from envbuild.errors import GoldError
+from envbuild.query.names import QueryNames, Source, SourceColumn
 from envbuild.query.parse import parse_statement
-from envbuild.records.corpus import Column, Schema, Table
+from envbuild.records.corpus import Column, Schema
 
 # Whether SQL compiles on a schema, asked of an empty database with that schema.
 
@@ -44,64 +46,26 @@ class Compiler:
         return True
 
 
-# A gold query as a tree that knows its tables: scopes, column kinds, and SQLite's quoted strings.
-#
-# It resolves as much as mutating needs and no more: a column it cannot place is left alone.
+# A gold query as a tree that knows its tables, and the type classes of its columns.
 
 
 E = TypeVar("E", bound=exp.Expr)
-ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 
 
-class SourceColumn:
-    """A column that a FROM source offers.
-
-    Key columns count as NOT NULL: SQLite lets NULL into some, but no data that keeps its keys does.
-    """
-
-    __slots__ = ("kind", "name", "not_null", "unique")
-
-    def __init__(
-        self, name: str, kind: str, *, not_null: bool = False, unique: bool = False
-    ) -> None:
-        self.name, self.kind, self.not_null, self.unique = name, kind, not_null, unique
-
-
-class Source:
-    """One FROM source of a SELECT: a base table, a CTE or a derived table."""
-
-    __slots__ = ("alias", "columns", "node", "table")
-
-    def __init__(
-        self,
-        alias: str,
-        columns: dict[str, SourceColumn] | None,
-        node: exp.Expr,
-        table: Table | None = None,
-    ) -> None:
-        self.alias, self.columns, self.node, self.table = alias, columns, node, table
-        # columns is None where they cannot be known (a recursive CTE, a table function)
-
-
-class GoldTree:
+class GoldTree(QueryNames):
     """A parsed gold query over one schema.
 
     Raises GoldError (`unparsed_gold`) where sqlglot does not read it.
     """
 
     def __init__(self, sql: str, schema: Schema) -> None:
-        self.schema = schema
-        self.tables = {table.name.lower(): table for table in schema.tables}
         root = parse_statement(sql.strip().rstrip(";"))
         if not isinstance(root, exp.Query):
             detail = "not a SELECT" if root is not None else "sqlglot cannot read it, or not soon"
             raise GoldError("unparsed_gold", detail)
-        self.root = root
-        self._sources: dict[int, list[Source]] = {}
-        self._outputs: dict[int, dict[str, SourceColumn] | None] = {}
-        self.nodes: tuple[exp.Expr, ...] = tuple(self.root.walk(bfs=False))
-        if self._settle_quoted_strings():
-            self.nodes = tuple(self.root.walk(bfs=False))
+        super().__init__(root, schema)
+        self.nodes = tuple(root.walk(bfs=False))
+        self._kinds: dict[SourceColumn, str] = {}
 
     def each(self, *kinds: type[E]) -> Iterator[E]:
         """Every node of these kinds, depth first."""
@@ -109,38 +73,12 @@ class GoldTree:
             if isinstance(node, kinds):
                 yield node
 
-    def sources(self, select: exp.Select) -> list[Source]:
-        """The FROM sources of a SELECT, in order."""
-        found = self._sources.get(id(select))
-        if found is None:
-            self._sources[id(select)] = found = [
-                self._source(node) for node in source_nodes(select)
-            ]
-        return found
-
-    def resolve(self, column: exp.Column) -> tuple[Source, SourceColumn] | None:
-        """The source and column that a column reference means; None where it cannot be told."""
-        name, qualifier = column.name.lower(), column.table.lower()
-        select: exp.Expr | None = column.find_ancestor(exp.Select, exp.SetOperation)
-        while isinstance(select, exp.Select):
-            for source in self.sources(select):
-                if qualifier and source.alias.lower() != qualifier:
-                    continue
-                if source.columns is not None and name in source.columns:
-                    return source, source.columns[name]
-            select = select.find_ancestor(exp.Select)
-        return None
-
-    def outputs(self, query: exp.Expr) -> dict[str, SourceColumn] | None:
-        """What a query offers to the query around it; None where it cannot be known."""
-        while isinstance(query, exp.Subquery | exp.SetOperation):
-            query = query.this
-        if not isinstance(query, exp.Select):
-            return None
-        if id(query) not in self._outputs:
-            self._outputs[id(query)] = None  # a recursive CTE asks for itself
-            self._outputs[id(query)] = self._select_outputs(query)
-        return self._outputs[id(query)]
+    def column_kind(self, column: SourceColumn) -> str:
+        """The type class of a source's column."""
+        if column not in self._kinds:
+            declared, values = column.declared, column.values
+            self._kinds[column] = type_class(declared) if declared else self.kind(values[0])
+        return self._kinds[column]
 
     def kind(self, value: exp.Expr) -> str:
         """The type class of an expression: number, text, date or other."""
@@ -149,7 +87,7 @@ class GoldTree:
             return self.kind(inner)
         if isinstance(value, exp.Column):
             found = self.resolve(value)
-            return found[1].kind if found else "other"
+            return self.column_kind(found[1]) if found else "other"
         if isinstance(value, exp.Literal):
             return "text" if value.is_string else "number"
         if isinstance(value, exp.AggFunc | exp.Binary | exp.Neg | exp.Round | exp.Abs | exp.Window):
@@ -157,86 +95,6 @@ class GoldTree:
         if isinstance(value, exp.Cast):
             return "text" if value.to.is_type(*exp.DataType.TEXT_TYPES) else "number"
         return "other"
-
-    def _source(self, node: exp.Expr) -> Source:
-        alias = node.alias_or_name
-        if isinstance(node, exp.Table):
-            if cte := _visible_cte(node):
-                return Source(alias, _renamed(self.outputs(cte.this), cte), node)
-            table = self.tables.get(node.name.lower())
-            if table is None:
-                return Source(alias, None, node)
-            only_key = len(table.primary_key) == 1
-            columns = {
-                column.name.lower(): SourceColumn(
-                    column.name,
-                    type_class(column),
-                    not_null=column.not_null or bool(column.primary_key),
-                    unique=bool(column.primary_key) and only_key,
-                )
-                for column in table.columns
-            }
-            return Source(alias, columns, node, table)
-        return Source(alias, _renamed(self.outputs(node), node), node)
-
-    def _select_outputs(self, select: exp.Select) -> dict[str, SourceColumn] | None:
-        columns: dict[str, SourceColumn] = {}
-        for value in select.expressions:
-            if value.is_star:
-                qualifier = value.table.lower() if isinstance(value, exp.Column) else ""
-                for source in self.sources(select):
-                    if qualifier and source.alias.lower() != qualifier:
-                        continue
-                    if source.columns is None:
-                        return None
-                    columns |= {name: _plain(one) for name, one in source.columns.items()}
-            elif value.output_name:
-                name = value.output_name
-                columns[name.lower()] = SourceColumn(name, self.kind(value))
-        return columns
-
-    def _settle_quoted_strings(self) -> bool:
-        """Turns `"text"` that names nothing into the string SQLite takes it for."""
-        quoted = [
-            node
-            for node in self.nodes
-            if isinstance(node, exp.Column) and node.this.args.get("quoted") and not node.table
-        ]
-        strings = [node for node in quoted if not self._names_something(node)]
-        for node in strings:
-            node.replace(exp.Literal.string(node.name))
-        return bool(strings)
-
-    def _names_something(self, column: exp.Column) -> bool:
-        name = column.name.lower()
-        if name in ROWID_NAMES or self.resolve(column):
-            return True
-        query: exp.Expr | None = column.find_ancestor(exp.Select, exp.SetOperation)
-        while query is not None:
-            if name in (self.outputs(query) or {}):  # an output's alias, in ORDER BY and elsewhere
-                return True
-            if isinstance(query, exp.Select) and any(
-                source.columns is None for source in self.sources(query)
-            ):
-                return True
-            query = query.find_ancestor(exp.Select, exp.SetOperation)
-        return False
-
-
-def source_nodes(select: exp.Select) -> list[exp.Expr]:
-    """The tables and derived tables in a SELECT's FROM, joins included, in order."""
-    start = select.args.get("from_")
-    nodes = [start.this] if start else []
-    nodes += [join.this for join in select.args.get("joins") or ()]
-    flat: list[exp.Expr] = []
-    for node in nodes:
-        while isinstance(node, exp.Paren) or (
-            isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table)
-        ):
-            node = node.this
-        flat.append(node)
-        flat += [join.this for join in node.args.get("joins") or ()]
-    return flat
 
 
 def type_class(column: Column) -> str:
@@ -249,38 +107,6 @@ def type_class(column: Column) -> str:
     if any(word in declared for word in ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")):
         return "number"
     return "other"
-
-
-def _visible_cte(table: exp.Table) -> exp.CTE | None:
-    name = table.name.lower()
-    node: exp.Expr | None = table.parent
-    while node is not None:
-        held = node.args.get("with_")
-        for cte in held.expressions if held else ():
-            if cte.alias.lower() == name:
-                return cte  # type: ignore[no-any-return] # sqlglot leaves expressions untyped
-        node = node.parent
-    return None
-
-
-def _renamed(
-    columns: dict[str, SourceColumn] | None, node: exp.Expr
-) -> dict[str, SourceColumn] | None:
-    """The columns under the names of `AS t(a, b)`, where it has any."""
-    alias = node.args.get("alias")
-    names = [one.name for one in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if not names:
-        return columns
-    kinds = [one.kind for one in columns.values()] if columns else []
-    kinds += ["other"] * (len(names) - len(kinds))
-    return {
-        name.lower(): SourceColumn(name, kind) for name, kind in zip(names, kinds, strict=False)
-    }
-
-
-def _plain(column: SourceColumn) -> SourceColumn:
-    """The column as a derived table offers it: an outer join inside may have made it NULL."""
-    return SourceColumn(column.name, column.kind)
 
 
 # One change to a gold's tree, made, rendered and undone: no tree is copied for a mutant.
@@ -409,15 +235,15 @@ def column_swaps(tree: GoldTree, column: exp.Column, *, elsewhere: bool = True) 
     if found is None or select is None:
         return
     source, old = found
-    own = list(_like(source, old, counted_by(column)))
+    own = list(_like(tree, source, old, column))
     for new in own:
-        yield swap(column, _put(column, new, column.table))
+        yield swap(column, partial(_reference, column, new.name, column.table))
     if own or not elsewhere:
         return
     for other in tree.sources(select):
         if other is not source:
-            for new in _like(other, old, counted_by(column)):
-                yield swap(column, _put(column, new, other.alias))
+            for new in _like(tree, other, old, column):
+                yield swap(column, partial(_reference, column, new.name, other.alias))
 
 
 def counted_by(column: exp.Column) -> str:
@@ -428,35 +254,23 @@ def counted_by(column: exp.Column) -> str:
     return "rows" if isinstance(parent, exp.Count) else ""
 
 
-def _like(source: Source, old: SourceColumn, counted: str) -> Iterator[SourceColumn]:
+def _like(
+    tree: GoldTree, source: Source, old: SourceColumn, place: exp.Column
+) -> Iterator[SourceColumn]:
+    counted = counted_by(place)
     for column in (source.columns or {}).values():
         if column.name.lower() == old.name.lower():
             continue
         if counted == "rows" and column.not_null and old.not_null:
             continue  # both count every row
-        if counted or column.kind == old.kind:
+        if counted or tree.column_kind(column) == tree.column_kind(old):
             yield column
 
 
-def _put(old: exp.Column, new: SourceColumn, qualifier: str) -> "_NewColumn":
-    return _NewColumn(old, new.name, qualifier)
-
-
-class _NewColumn:
-    """Builds the column reference when its mutant is chosen, keeping the output's name."""
-
-    __slots__ = ("name", "old", "qualifier")
-
-    def __init__(self, old: exp.Column, name: str, qualifier: str) -> None:
-        self.old, self.name, self.qualifier = old, name, qualifier
-
-    def __call__(self) -> exp.Expr:
-        old = self.old
-        column = exp.Column(
-            this=name_of(self.name), table=name_of(self.qualifier) if self.qualifier else None
-        )
-        parent = old.parent
-        if isinstance(parent, exp.Select) and old.arg_key == "expressions" and is_nested(parent):
-            # the query around it still asks for the old name
-            return exp.Alias(this=column, alias=name_of(old.name))
-        return column
+def _reference(old: exp.Column, name: str, qualifier: str) -> exp.Expr:
+    column = exp.Column(this=name_of(name), table=name_of(qualifier) if qualifier else None)
+    parent = old.parent
+    if isinstance(parent, exp.Select) and old.arg_key == "expressions" and is_nested(parent):
+        # the query around it still asks for the old name
+        return exp.Alias(this=column, alias=name_of(old.name))
+    return column
