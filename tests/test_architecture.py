@@ -13,7 +13,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 HOMES = {
     "sqlglot": {"query", "signal", "sql"},
-    "networkx": {"schema"},
+    "networkx": {"schema", "generate"},
     "apsw": {"sql", "query", "signal", "generate"},
     "sqlite3": set(),
     "pyarrow": {"io", "corpora", "manifest", "materialize", "train"},

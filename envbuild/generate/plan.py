@@ -1,9 +1,13 @@
-"""The workspace of one database, planned: unique columns, value pools, references, table order."""
+"""The workspace of one database, planned: column plans, keys seen, references, table order."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 
-from envbuild.generate.columns import LABELLED_COLUMNS, ColumnPlan, Probe, plan_column
+from networkx.utils import UnionFind
+
+from envbuild.generate.columns import ColumnPlan, Probe, kind_of, stored, value_range
 from envbuild.generate.tables import MAX_ROWS_READ, Key, Link, TableRows, Workspace
 from envbuild.materialize.values import affinity_of
 from envbuild.query.demand import read_check
@@ -15,6 +19,16 @@ from envbuild.sql.tokens import iter_code
 
 LARGEST_ORPHAN = 2**53
 """Orphans up to this value are stepped over by new keys; a larger one is no count."""
+UNIQUE_FROM = 10
+"""Rows without a repeat from which any column counts as unique by observation."""
+LABELLED_COLUMNS = 3
+"""Most columns of a dictionary table: a key, its label, and perhaps one more."""
+NAME_LIKE = re.compile(r"(name|title|code|e_?mail|phone)", re.IGNORECASE)
+"""Columns that people keep unique without declaring it (SIGNAL 7)."""
+NAME_PART = re.compile(
+    r"(first|last|middle|given|family|fore|sur)[ _]?name|^[fl]_?name$", re.IGNORECASE
+)
+"""Parts of a person's name: they repeat."""
 Place = tuple[str, str]
 """(table, column), both lower case."""
 
@@ -26,84 +40,119 @@ def plan_workspace(
     observed: bool,
     rng: Random,
     orphans: bool = False,
-) -> dict[str, int]:
-    """Plans every column and reference; returns each table's rank, parents first."""
-    schema = workspace.schema
-    pools = _pools(demands, schema)
-    literals = _literals(demands, pools)
-    spread = {
-        (frame.sources[site[0]].lower(), site[1].lower())
-        for demand in demands
-        for frame in demand.frames
-        for site, _ in frame.ordered
-    }
-    repeats = {
-        (frame.sources[site[0]].lower(), site[1].lower())
-        for demand in demands
-        for frame in demand.frames
-        for site in frame.repeats
-    }
-    references = _references(workspace, demands)
+) -> None:
+    """Plans every column and reference, and ranks the tables, parents first.
+
+    `observed` also keeps what the rows show without the DDL saying so: no NULL, no repeat; that
+    every row of few points at a reference of its own shows nothing of the kind.
+    """
+    asked = _read_asked(workspace, demands)
     probe = Probe()
-    for name, table in workspace.tables.items():
-        _plan_table(
-            table,
-            name,
-            schema,
-            literals,
-            spread,
-            repeats,
-            references,
-            observed=observed,
-            rng=rng,
-            probe=probe,
-        )
+    for table in workspace.tables.values():
+        _plan_table(table, asked, workspace.schema, observed=observed, rng=rng, probe=probe)
     _void_references(workspace)
     _link_declared(workspace, orphans=orphans)
-    _link_joined(workspace, demands)
-    return _ranks(workspace)
+    for left, right in dict.fromkeys(pair for demand in demands for pair in demand.joined):
+        _link_joined(workspace, _place(left), _place(right))
+        _link_joined(workspace, _place(right), _place(left))
+    workspace.ranks = _ranks(workspace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What all golds together say of columns."""
+
+    literals: dict[Place, list[Value]]
+    """What each is compared with; columns that golds or keys join share theirs."""
+    spread: set[Place]
+    """Columns that decide what a LIMIT keeps."""
+    repeats: set[Place]
+    """Columns counted with DISTINCT."""
+    references: set[Place]
+    """Columns that name rows of a table: by a declared key, or joined with such a key."""
+
+
+def _read_asked(workspace: Workspace, demands: Sequence[Demand]) -> _Asked:
+    frames = [frame for demand in demands for frame in demand.frames]
+    keys = [
+        ((key.child.lower(), child.lower()), (key.parent.lower(), parent.lower()))
+        for key in workspace.schema.foreign_keys
+        for child, parent in zip(key.child_columns, key.parent_columns, strict=True)
+    ]
+    joined = [(_place(a), _place(b)) for demand in demands for a, b in demand.joined]
+    pools = UnionFind()
+    for pair in (*joined, *keys):
+        pools.union(*pair)
+    shared: dict[Place, list[Value]] = {}
+    for demand in demands:
+        for table, column, value, form in demand.literals:
+            pattern = isinstance(value, str) and "%" in value
+            if form in ("", "same", "lower", "upper", "date") and not pattern:
+                shared.setdefault(pools[table.lower(), column.lower()], []).append(value)
+    unique = {
+        (name, table.names[key.positions[0]].lower())
+        for name, table in workspace.tables.items()
+        for key in table.keys
+        if len(key.positions) == 1
+    }
+    followed = {a for p in joined for a, b in (p, p[::-1]) if a[0] != b[0] and b in unique}
+    return _Asked(
+        literals={place: shared[pools[place]] for place in pools if pools[place] in shared},
+        spread={_place((f.sources[at], name)) for f in frames for (at, name), _ in f.ordered},
+        repeats={_place((f.sources[at], name)) for f in frames for at, name in f.repeats},
+        references=followed | {child for child, _ in keys},
+    )
+
+
+def _place(pair: tuple[str, str]) -> Place:
+    return pair[0].lower(), pair[1].lower()
 
 
 def _plan_table(
-    table: TableRows,
-    name: str,
-    schema: Schema,
-    literals: dict[Place, list[Value]],
-    spread: set[Place],
-    repeats: set[Place],
-    references: set[Place],
-    *,
-    observed: bool,
-    rng: Random,
-    probe: Probe,
+    table: TableRows, asked: _Asked, schema: Schema, *, observed: bool, rng: Random, probe: Probe
 ) -> None:
     single = {key.positions[0] for key in table.keys if len(key.positions) == 1}
     columns = [column for column in table.table.columns if not column.generated]
     label = _label_of(columns)
     for position, column in enumerate(columns):
-        place = (name, column.name.lower())
-        plan = plan_column(
-            column,
-            [row[position] for row in table.rows],
-            literals.get(place, ()),
+        place = _place((table.table.name, column.name))
+        affinity = affinity_of(column.type)
+        values = [row[position] for row in table.rows]
+        known: list[Value] = [v for v in values if v is not None]
+        wanted = [stored(v, affinity) for v in asked.literals.get(place, ()) if v is not None]
+        kind = kind_of(column.name, column.type, known, wanted)
+        low, high = value_range(kind, column.name, known, wanted)
+        nulls = (len(values) - len(known)) / len(values) if values else 0.0
+        if not observed:
+            nulls = max(nulls, 0.08)
+        plan = ColumnPlan(
+            affinity=affinity,
+            kind=kind,
+            existing=known,
+            low=low,
+            high=high,
+            not_null=column.not_null,
+            nulls=0.0 if column.not_null or column.primary_key else min(nulls, 0.25),
             unique=position in single,
-            observed=observed,
-            label=position == label,
-            repeats=place in repeats,
-            reference=place in references,
-            rng=rng,
+            spread=place in asked.spread,
+            pattern=next((v for v in wanted if isinstance(v, str) and "%" not in v), ""),
             collation=table.collations[position],
             probe=probe,
         )
-        plan.spread = place in spread
+        names_a_row = position == label or (
+            NAME_LIKE.search(column.name) and not NAME_PART.search(column.name)
+        )
+        if observed and not plan.unique and place not in asked.references:
+            rows = 2 if names_a_row and place not in asked.repeats else UNIQUE_FROM
+            plan.unique = len(set(known)) == len(known) >= rows
+        for value in dict.fromkeys(wanted):
+            near = [plan.beside(value, rng), plan.beside(value, rng)]
+            # where a value comes only once, it is left to the scenario that asks for it
+            plan.literals += near if plan.unique else [value, value, *near]
         table.plans.append(plan)
         if plan.unique and position not in single:
             key = Key((position,))
-            key.taken = {
-                (row[position],): number
-                for number, row in enumerate(table.rows)
-                if row[position] is not None
-            }
+            key.taken.update({(v,): n for n, v in enumerate(values) if v is not None})
             table.keys.append(key)
     for expression in iter_checks(table.table.sql):
         for clause in read_check(expression, table.table.name, schema):
@@ -154,71 +203,6 @@ def _restrict(table: TableRows, condition: Condition) -> None:
     elif condition.op in ("<", "<=") and numbers:
         plan.high = numbers[0] - (condition.op == "<")
         plan.low = min(plan.low, plan.high)
-
-
-# pools: columns that golds join or compare share their literals
-
-
-def _pools(demands: Sequence[Demand], schema: Schema) -> dict[Place, Place]:
-    parent: dict[Place, Place] = {}
-
-    def root(place: Place) -> Place:
-        parent.setdefault(place, place)
-        while parent[place] != place:
-            place = parent[place]
-        return place
-
-    pairs = [pair for demand in demands for pair in demand.joined]
-    pairs += [
-        ((key.child, child), (key.parent, target))
-        for key in schema.foreign_keys
-        for child, target in zip(key.child_columns, key.parent_columns, strict=True)
-    ]
-    for left, right in pairs:
-        parent[root(_place(left))] = root(_place(right))
-    return {place: root(place) for place in parent}
-
-
-def _literals(demands: Sequence[Demand], pools: dict[Place, Place]) -> dict[Place, list[Value]]:
-    shared: dict[Place, list[Value]] = {}
-    for demand in demands:
-        for table, column, value, form in demand.literals:
-            if form in ("", "same", "lower", "upper", "date") and not _is_pattern(value):
-                place = (table.lower(), column.lower())
-                shared.setdefault(pools.get(place, place), []).append(value)
-    return {
-        **shared,
-        **{place: shared[root] for place, root in pools.items() if root in shared},
-    }
-
-
-def _is_pattern(value: Value) -> bool:
-    return isinstance(value, str) and "%" in value
-
-
-def _place(pair: tuple[str, str]) -> Place:
-    return pair[0].lower(), pair[1].lower()
-
-
-# references
-
-
-def _references(workspace: Workspace, demands: Sequence[Demand]) -> set[Place]:
-    """Columns that name rows of a table: by a declared key, or joined by a gold with such a key."""
-    declared = {
-        (key.child.lower(), child.lower())
-        for key in workspace.schema.foreign_keys
-        for child in key.child_columns
-    }
-    keys = {
-        (name, table.names[key.positions[0]].lower())
-        for name, table in workspace.tables.items()
-        for key in table.keys
-        if len(key.positions) == 1
-    }
-    pairs = [(_place(a), _place(b)) for demand in demands for a, b in demand.joined]
-    joined = {a for pair in pairs for a, b in (pair, pair[::-1]) if a[0] != b[0] and b in keys}
-    return declared | joined
 
 
 def _void_references(workspace: Workspace) -> None:
@@ -286,28 +270,15 @@ def _positions(table: TableRows, columns: Iterable[str]) -> tuple[int, ...]:
     return tuple(p for p in found if p is not None) if None not in found else ()
 
 
-def _link_joined(workspace: Workspace, demands: Sequence[Demand]) -> None:
-    """Undeclared references: a joined column follows the other side where that one is a key."""
-    seen: set[tuple[Place, Place]] = set()
-    for demand in demands:
-        for left, right in demand.joined:
-            for child, parent in ((_place(left), _place(right)), (_place(right), _place(left))):
-                if (child, parent) in seen or child[0] == parent[0]:
-                    continue
-                seen.add((child, parent))
-                _link_loose(workspace, child, parent)
-
-
-def _link_loose(workspace: Workspace, child: Place, parent: Place) -> None:
+def _link_joined(workspace: Workspace, child: Place, parent: Place) -> None:
+    """An undeclared reference: a joined column follows the other side where that one is a key."""
     one, two = workspace.tables[child[0]], workspace.tables[parent[0]]
     position, target = one.at.get(child[1]), two.at.get(parent[1])
-    if position is None or target is None or position == one.serial:
+    if one is two or position is None or target is None or position == one.serial:
         return
-    if any(position in link.positions for link in one.links):
-        return
+    linked = any(position in link.positions for link in one.links)
     keyed = target == two.serial or any(key.positions == (target,) for key in two.keys)
-    mine: ColumnPlan = one.plans[position]
-    if keyed and not mine.unique:
+    if keyed and not linked and not one.plans[position].unique:
         one.links.append(Link((position,), two, (target,), declared=False))
 
 

@@ -1,5 +1,6 @@
 """Making one row: keys first, then references, then the values that are free."""
 
+from collections.abc import Sequence
 from random import Random
 
 from envbuild.generate.columns import Kind, stored
@@ -138,44 +139,28 @@ class RowMaker:
         return bool(share) and self.rng.random() < min(share, MAX_ORPHANS)
 
     def _parent(self, table: TableRows, link: Link, chosen: Fixed, depth: int) -> int | None:
-        pairs = list(zip(link.positions, link.parent_positions, strict=True))
+        """The row to refer to: one that holds what is chosen, a popular one, or a new one."""
         parent = link.parent
         # SQLite compares a key with the parent's affinity: '5' in a text column refers to 5
-        known = [
-            (target, stored(chosen[p], parent.plans[target].affinity))
-            for p, target in pairs
-            if p in chosen
-        ]
-        if known:
-            candidates = [
-                number
-                for number in parent.having(*known[0])
-                if all(parent.rows[number][t] == v for t, v in known[1:])
-            ]
-            if candidates:
-                return candidates[self._skewed(len(candidates))]
+        known = {
+            target: stored(chosen[position], parent.plans[target].affinity)
+            for position, target in zip(link.positions, link.parent_positions, strict=True)
+            if position in chosen
+        }
+        candidates: Sequence[int] = parent.holding(known) if known else range(len(parent.rows))
+        if not candidates:
             if depth >= DEEPEST or parent is table:
                 return None
-            return self.make(parent, dict(known), depth=depth + 1)
-        count = len(parent.rows)
-        if not count:
-            if depth >= DEEPEST or parent is table:
-                return None
-            return self.make(parent, {}, depth=depth + 1)
-        return self._unused(table, link, count)
-
-    def _unused(self, table: TableRows, link: Link, count: int) -> int:
-        """A parent by skewed draw; one without a child where the reference itself is a key."""
+            return self.make(parent, known, depth=depth + 1)
+        place = self._skewed(len(candidates))
         one_to_one = next((k for k in table.keys if k.positions == link.positions), None)
-        rows = link.parent.rows
-        number = self._skewed(count)
-        if one_to_one is None:
-            return number
-        for step in range(count):
-            number = (number + (1 if step else 0)) % count
-            if tuple(rows[number][t] for t in link.parent_positions) not in one_to_one.taken:
+        if known or one_to_one is None:
+            return candidates[place]
+        # the reference is a key itself: a parent without a child, where there is one
+        for number in (*candidates[place:], *candidates[:place]):
+            if tuple(parent.rows[number][t] for t in link.parent_positions) not in one_to_one.taken:
                 return number
-        return number
+        return candidates[place]
 
     def _loose(self, table: TableRows, link: Link, chosen: Fixed) -> None:
         rows = link.parent.rows

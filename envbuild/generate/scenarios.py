@@ -4,16 +4,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import msgspec
+from networkx.utils import UnionFind
 
-from envbuild.generate.columns import ColumnPlan, Kind, fresh_value, moved_day, stored, word
+from envbuild.generate.columns import ColumnPlan, Kind, fresh_day, moved_day, stored, word
 from envbuild.generate.rows import Fixed, RowMaker, weighted
 from envbuild.generate.tables import TableRows, Workspace
 from envbuild.query.parse import FLIPPED, OPPOSITE
 from envbuild.records.execution import Value
 from envbuild.records.signal import Condition, Frame, Site
 
+REUSE = 0.35
+"""How often an occurrence is bound to a row that already fits, instead of a new one."""
+TIE = 0.4
+"""How often a row that leads in a MAX or MIN equals the present one instead of passing it."""
+_TIGHTEST = {"=": 0, "null": 0, "in": 1, "between": 2, "like": 2, "glob": 2}
+"""The conditions on one column in the order in which they leave the least choice; others last."""
 _PARTS = {
     **{"%Y": (0, 4), "%m": (5, 7), "%d": (8, 10), "%Y-%m": (0, 7), "%Y-%m-%d": (0, 10)},
     **{"%H": (11, 13), "%M": (14, 16), "%S": (17, 19)},
@@ -30,45 +38,26 @@ def negated(condition: Condition) -> Condition:
 
 def satisfying(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
     """A value of the column that satisfies the condition, often just inside its bound."""
-    values, op = condition.values, condition.op
+    values, op, form = condition.values, condition.op, condition.form
     match op:
         case "null":
             return None
         case "not null":
             return _drawn(plan, rng)
         case "in":
-            return _formed(rng.choice(values), condition.form, plan, rng) if values else None
-        case "not in" | "not like" | "not glob" | "not between" | "!=":
-            return _outside(condition, plan, rng)
+            return _formed(rng.choice(values), form, plan, rng) if values else None
+        case "=":
+            return _formed(values[0], form, plan, rng)
         case "like" | "glob":
             return stored(_from_pattern(str(values[0]), op, rng), plan.affinity)
         case "between":
             return _between(condition, plan, rng)
-        case _:
+        case "<" | "<=" | ">" | ">=":
             return _bounded(condition, plan, rng)
-
-
-def beyond(values: Sequence[Value], largest: bool, rng: Random, *, tie: bool = False) -> Value:
-    """A value past every one of `values` on the side asked for; None where they have no order.
-
-    With `tie` the outermost value itself.
-    """
-    numbers = [v for v in values if isinstance(v, int | float)]
-    sign = 1 if largest else -1
-    if numbers:
-        edge = max(numbers) if largest else min(numbers)
-        if tie:
-            return edge
-        span = max(1.0, (max(numbers) - min(numbers)) * 0.2 * rng.random())
-        moved = edge + sign * span
-        return int(moved) if isinstance(edge, int) else round(moved, 2)
-    texts = [v for v in values if isinstance(v, str)]
-    if not texts:
-        return None
-    edge_text = max(texts) if largest else min(texts)
-    if tie:
-        return edge_text
-    return moved_day(edge_text, sign * (1 + int(rng.random() * 30)))
+    value = _met(condition, plan, rng, tries=8)
+    if value is not None:
+        return value
+    return plan.beside(_formed(values[0] if values else 0, form, plan, rng), rng)
 
 
 def _drawn(plan: ColumnPlan, rng: Random) -> Value:
@@ -78,13 +67,12 @@ def _drawn(plan: ColumnPlan, rng: Random) -> Value:
     return plan.fresh(rng)
 
 
-def _outside(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
-    for _ in range(8):
-        value = _drawn(plan, rng)
-        if plan.holds(condition, value):
+def _met(condition: Condition, plan: ColumnPlan, rng: Random, *, tries: int) -> Value:
+    """A drawn value that satisfies the condition; None where none of `tries` does."""
+    for _ in range(tries):
+        if plan.holds(condition, value := _drawn(plan, rng)):
             return value
-    first = condition.values[0] if condition.values else 0
-    return plan.beside(_formed(first, condition.form, plan, rng), rng)
+    return None
 
 
 def _between(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
@@ -92,23 +80,19 @@ def _between(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
     chance = rng.random()
     if chance < 0.5 or condition.form:
         return _formed(low if chance < 0.25 else high, condition.form, plan, rng)
-    for _ in range(4):
-        if plan.holds(condition, value := _drawn(plan, rng)):
-            return value
+    if (value := _met(condition, plan, rng, tries=4)) is not None:
+        return value
     if isinstance(low, int | float) and isinstance(high, int | float):
         inside = low + (high - low) * rng.random()
         return stored(round(inside) if isinstance(low, int) else round(inside, 2), plan.affinity)
-    return _formed(low, "", plan, rng)
+    return stored(low, plan.affinity)
 
 
 def _bounded(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
     op, bound, form = condition.op, condition.values[0], condition.form
-    if op == "=":
-        return _formed(bound, form, plan, rng)
-    if rng.random() < 0.4 and not form:
-        for _ in range(3):
-            if plan.holds(condition, value := _drawn(plan, rng)):
-                return value
+    inside = _met(condition, plan, rng, tries=3) if rng.random() < 0.4 and not form else None
+    if inside is not None:
+        return inside
     if op in ("<=", ">=") and rng.random() < 0.4:
         return _formed(bound, form, plan, rng)
     sign = 1 if op.startswith(">") else -1
@@ -123,41 +107,43 @@ def _moved(bound: Value, sign: int, plan: ColumnPlan, rng: Random) -> Value:
         if re.fullmatch(r"-?\d{1,15}", bound):
             return str(int(bound) + sign * rng.choice((1, 1, 2, 5))).zfill(len(bound))
         return bound + "a" if sign > 0 else bound[:-1]
-    if isinstance(bound, int | float):
-        far = max(1, int(abs(plan.high - plan.low) * rng.random() * 0.5))
-        step = rng.choice((1, 1, far))
-        if isinstance(bound, float):
-            return round(bound + sign * rng.choice((0.1, 0.01, step)), 6)
-        if plan.kind is Kind.REAL and rng.random() < 0.5:
-            return round(bound + sign * rng.choice((0.5, 0.1)), 2)
-        return bound + sign * step
-    return bound
+    if not isinstance(bound, int | float):
+        return bound
+    far = max(1, int(abs(plan.high - plan.low) * rng.random() * 0.5))
+    step = rng.choice((1, 1, far))
+    if isinstance(bound, float):
+        return round(bound + sign * rng.choice((0.1, 0.01, step)), 6)
+    if plan.kind is Kind.REAL and rng.random() < 0.5:
+        return round(bound + sign * rng.choice((0.5, 0.1)), 2)
+    return bound + sign * step
 
 
 def _formed(value: Value, form: str, plan: ColumnPlan, rng: Random) -> Value:
     """A column value whose `form` is `value`."""
-    if not form or form == "same" or value is None:
+    if form in ("", "same") or value is None:
         return stored(value, plan.affinity)
     base = _drawn(plan, rng)
     text = str(value)
     name, _, argument = form.partition(":")
+    dated = isinstance(base, str) and moved_day(base, 0) is not None
     if name == "strftime":
         span = _PARTS.get(argument)
-        if span is None or not isinstance(base, str) or moved_day(base, 0) is None:
-            base = str(fresh_value(Kind.DATE, 2000, 2024, "", rng))
+        day = str(base) if dated and span else fresh_day(rng)
         if span is None:
-            return base
-        if span[0] > 10:
-            base = f"{base[:19]:<10.10} {base[11:19] or '00:00:00':08}"
-        return base[: span[0]] + text.zfill(span[1] - span[0]) + base[span[1] :]
+            return day
+        start, end = span
+        if start > 10:
+            day = f"{day[:10]} {day[11:19] or '00:00:00':08}"
+        return day[:start] + text.zfill(end - start) + day[end:]
     if name == "date":
-        return text + base[10:] if isinstance(base, str) and moved_day(base, 0) else text
+        return text + str(base)[10:] if dated else text
     if name == "substr":
-        start, _, _length = argument.partition(":")
-        at = int(start) - (int(start) > 0) if start.lstrip("-").isdigit() else 0
+        start_text = argument.partition(":")[0]
+        at = int(start_text) if start_text.lstrip("-").isdigit() else 0
         shown = str(base)
         if at < 0:
             return shown[:at] + text
+        at -= at > 0
         return stored(shown[:at].ljust(at, "x") + text + shown[at + len(text) :], plan.affinity)
     if name == "length" and isinstance(value, int | float):
         return (str(base) * (int(value) + 1))[: int(value)] or "x" * int(value)
@@ -165,22 +151,42 @@ def _formed(value: Value, form: str, plan: ColumnPlan, rng: Random) -> Value:
 
 
 def _from_pattern(pattern: str, op: str, rng: Random) -> str:
-    many, one = ("%", "_") if op.endswith("like") else ("*", "?")
+    many, one = ("%", "_") if op == "like" else ("*", "?")
     made: list[str] = []
     for letter in pattern:
         if letter == many:
-            made.append(f"{word(rng)} " if not made else f" {word(rng)}")
+            made.append(f" {word(rng)}" if made else f"{word(rng)} ")
         else:
             made.append(chr(97 + int(rng.random() * 26)) if letter == one else letter)
     text = "".join(made)
     return text if any(c.isalpha() for c in pattern) else text.replace(" ", "")
 
 
+def _beyond(values: Sequence[Value], largest: bool, rng: Random, *, tie: bool) -> Value:
+    """A value past every one of `values` on the side asked for; None where they have no order.
+
+    With `tie` the outermost value itself.
+    """
+    outermost: Any = max if largest else min
+    sign = 1 if largest else -1
+    if numbers := [v for v in values if isinstance(v, int | float)]:
+        edge: int | float = outermost(numbers)
+        if tie:
+            return edge
+        span = max(1.0, (max(numbers) - min(numbers)) * 0.2 * rng.random())
+        moved = edge + sign * span
+        return int(moved) if isinstance(edge, int) else round(moved, 2)
+    text: str | None = outermost((v for v in values if isinstance(v, str)), default=None)
+    if tie or text is None:
+        return text
+    return moved_day(text, sign * (1 + int(rng.random() * 30)))
+
+
 Values = dict[Site, Value]
-"""Class of equal columns (named by its first) to value."""
+"""Class of equal columns (named by one of them) to value."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class BoundFrame:
     """A frame bound to the tables of one database."""
 
@@ -188,63 +194,49 @@ class BoundFrame:
     tables: list[TableRows]
     order: list[int]
     """Occurrences, parents first."""
-    root: dict[Site, Site] = field(default_factory=dict)
+    classes: dict[Site, Site] = field(default_factory=dict)
     """Site to its class."""
+    members: list[list[tuple[int, Site]]]
+    """For each occurrence: (column position, class) of every column that matters."""
     numeric: dict[Site, tuple[TableRows, int]] = field(default_factory=dict)
     """Classes that join text to numbers: the column of numbers their values come from."""
-    members: list[list[tuple[int, Site]]] = field(default_factory=list)
-    """For each occurrence: (column position, class) of every column that matters."""
 
     def class_of(self, site: Site) -> Site:
         """The class a site belongs to."""
-        return self.root.get(site, site)
+        return self.classes.get(site, site)
+
+    def column(self, site: Site) -> tuple[TableRows, int | None]:
+        """The table of a site and the position of its column; None where it cannot be filled."""
+        table = self.tables[site[0]]
+        return table, table.at.get(site[1].lower())
 
 
-def open_scene(frame: Frame, workspace: Workspace, rank: dict[str, int]) -> BoundFrame | None:
+def bind_frame(frame: Frame, workspace: Workspace) -> BoundFrame | None:
     """The frame with its tables; None where it reads what cannot be filled (views)."""
-    tables = [workspace.tables.get(name.lower()) for name in frame.sources]
-    found = [table for table in tables if table is not None]
-    if len(found) < len(tables) or not found:
+    names = [name.lower() for name in frame.sources]
+    if not names or not all(name in workspace.tables for name in names):
         return None
-    order = sorted(range(len(found)), key=lambda i: (rank[found[i].table.name.lower()], i))
-    scene = BoundFrame(frame=frame, tables=found, order=order, members=[[] for _ in found])
-    sites = dict.fromkeys(_sites(frame))
-    parent = {site: site for site in sites}
-
-    def root(site: Site) -> Site:
-        while parent[site] != site:
-            site = parent[site]
-        return site
-
-    for left, right in frame.same:
-        parent[root(right)] = root(left)
-    for site in sites:
-        position = found[site[0]].at.get(site[1].lower())
-        scene.root[site] = root(site)
+    order = sorted(range(len(names)), key=lambda at: (workspace.ranks[names[at]], at))
+    tables = [workspace.tables[name] for name in names]
+    bound = BoundFrame(frame=frame, tables=tables, order=order, members=[[] for _ in names])
+    equal = UnionFind()
+    for pair in frame.same:
+        equal.union(*pair)
+    for site in dict.fromkeys(_sites(frame)):
+        bound.classes[site] = equal[site]
+        _, position = bound.column(site)
         if position is not None:
-            scene.members[site[0]].append((position, scene.root[site]))
-    _note_mixed(scene)
-    return scene
-
-
-def _note_mixed(scene: BoundFrame) -> None:
-    kinds: dict[Site, set[str]] = {}
-    for table, members in zip(scene.tables, scene.members, strict=True):
-        for position, root in members:
-            affinity = table.plans[position].affinity
-            kinds.setdefault(root, set()).add(affinity)
-            if affinity == "integer":
-                scene.numeric[root] = (table, position)
-    first: dict[Site, str] = {}
-    for occurrence in scene.order:
-        for position, root in scene.members[occurrence]:
-            first.setdefault(root, scene.tables[occurrence].plans[position].affinity)
-    # where the number's own row is made first, its value is what the text follows
-    scene.numeric = {
-        root: place
-        for root, place in scene.numeric.items()
-        if len(kinds[root]) > 1 and first[root] != "integer"
-    }
+            bound.members[site[0]].append((position, equal[site]))
+    columns: dict[Site, list[tuple[TableRows, int]]] = {}
+    for occurrence in order:
+        for position, name in bound.members[occurrence]:
+            columns.setdefault(name, []).append((tables[occurrence], position))
+    for name, places in columns.items():
+        affinities = [table.plans[position].affinity for table, position in places]
+        # where the number's own row is made first, its value is what the text follows
+        if "integer" in affinities and affinities[0] != "integer":
+            bound.numeric[name] = places[affinities.index("integer")]
+    return bound
 
 
 def _sites(frame: Frame) -> Iterator[Site]:
@@ -258,29 +250,21 @@ def _sites(frame: Frame) -> Iterator[Site]:
                     yield condition.other
     for condition in frame.soft:
         yield condition.site
-    yield from frame.group
-    yield from frame.distinct
-    yield from frame.shown
+    yield from (*frame.group, *frame.distinct, *frame.shown)
     for site, _ in (*frame.ordered, *frame.extremes):
         yield site
 
 
-REUSE = 0.35
-"""How often an occurrence is bound to a row that already fits, instead of a new one."""
-TIE = 0.4
-"""How often a row that leads in a MAX or MIN equals the present one instead of passing it."""
+@dataclass(frozen=True, slots=True)
+class Scenarios:
+    """Plays frames: chooses values for the classes, then makes or finds a row an occurrence."""
 
-
-class Stage:
-    """Plays scenes: chooses values for the classes, then makes or finds a row an occurrence."""
-
-    def __init__(self, maker: RowMaker, rng: Random) -> None:
-        self.maker = maker
-        self.rng = rng
+    maker: RowMaker
+    rng: Random
 
     def play(
         self,
-        scene: BoundFrame,
+        bound: BoundFrame,
         *,
         keep: Values | None = None,
         miss: int | None = None,
@@ -300,185 +284,174 @@ class Stage:
         `only` plays these occurrences and no other, `weight` sets free numbers within their range
         (0 the smallest, 1 the largest).
         """
-        conditions = self._conditions(scene, miss, soft)
-        values: Values = dict(keep or {})
-        if lead:
-            self._lead(scene, conditions, values)
-        for condition in conditions:
-            if condition.other is None:
-                self._choose(scene, condition, conditions, values)
-        for root, (table, position) in scene.numeric.items():
-            if root not in values:
-                # one past the rows there are: sometimes a new one
-                drawn = int(self.rng.random() * (len(table.rows) + 2))
-                known = drawn < len(table.rows)
-                values[root] = table.rows[drawn][position] if known else table.next_serial
-        used = {} if used is None else used
-        for occurrence in scene.order:
-            if bare and occurrence in scene.frame.optional:
+        conditions: list[Condition] = []
+        for number, clause in enumerate(bound.frame.clauses):
+            if number == miss:
+                conditions += [negated(self.rng.choice(way)) for way in clause if way]
+            else:
+                conditions += clause[int(self.rng.random() * len(clause))]
+        if soft:
+            conditions.append(soft)
+        played = _Combination(
+            bound=bound,
+            maker=self.maker,
+            rng=self.rng,
+            conditions=conditions,
+            values=dict(keep or {}),
+            used={} if used is None else used,
+        )
+        played.choose_values(lead=lead)
+        for occurrence in bound.order:
+            if bare and occurrence in bound.frame.optional:
                 continue
             if only and occurrence not in only:
                 continue
-            self._relate(scene, occurrence, conditions, values)
-            row = self._row(scene, occurrence, values, conditions, used, reuse, weight)
-            if row is None:
+            if not played.add_row(occurrence, reuse, weight):
                 return None
-            used[occurrence] = row
-            cells = scene.tables[occurrence].rows[row]
-            for position, root in scene.members[occurrence]:
-                values.setdefault(root, cells[position])
-        return values
+        return played.values
 
     def group(
         self,
-        scene: BoundFrame,
+        bound: BoundFrame,
         count: int,
         *,
         duplicate: bool = False,
-        miss: int | None = None,
-        keep: Values | None = None,
         lead: bool = False,
         weight: float | None = None,
-    ) -> Values | None:
+    ) -> None:
         """Plays `count` combinations of a group; `duplicate` repeats the last row of the first."""
         used: dict[int, int] = {}
-        first = self.play(scene, miss=miss, keep=keep, lead=lead, used=used, weight=weight)
+        first = self.play(bound, lead=lead, used=used, weight=weight)
         if first is None:
-            return None
-        if duplicate:
-            last = scene.order[-1]
-            for _ in range(count - 1 if last in used else 0):
-                self.maker.clone(scene.tables[last], used[last])
-            return first
-        keys = {scene.class_of(site) for site in scene.frame.group}
-        for _ in range(count - 1):
-            kept = {key: value for key, value in first.items() if key in keys}
-            self.play(scene, keep=kept, miss=miss, reuse=0.0, weight=weight)
-        return first
-
-    def _conditions(
-        self, scene: BoundFrame, miss: int | None, soft: Condition | None
-    ) -> list[Condition]:
-        chosen: list[Condition] = []
-        for number, clause in enumerate(scene.frame.clauses):
-            if number == miss:
-                chosen += [negated(self.rng.choice(way)) for way in clause if way]
-            else:
-                chosen += clause[int(self.rng.random() * len(clause))]
-        return [*chosen, soft] if soft else chosen
-
-    def _choose(
-        self, scene: BoundFrame, condition: Condition, every: list[Condition], values: Values
-    ) -> None:
-        root = scene.class_of(condition.site)
-        if root in values:
             return
-        table = scene.tables[condition.site[0]]
-        position = table.at.get(condition.site[1].lower())
-        if position is None:
+        last = bound.order[-1]
+        if duplicate and last not in used:
+            return
+        keys = {bound.class_of(site) for site in bound.frame.group}
+        kept = {name: value for name, value in first.items() if name in keys}
+        for _ in range(count - 1):
+            if duplicate:
+                self.maker.clone(bound.tables[last], used[last])
+            else:
+                self.play(bound, keep=kept, reuse=0.0, weight=weight)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Combination:
+    """One combination while it is played."""
+
+    bound: BoundFrame
+    maker: RowMaker
+    rng: Random
+    conditions: list[Condition]
+    """What its rows have to satisfy."""
+    values: Values
+    used: dict[int, int]
+    """Occurrence to its row."""
+
+    def _wanted(self, name: Site) -> list[Condition]:
+        """The conditions that compare a class with literals."""
+        class_of = self.bound.class_of
+        return [c for c in self.conditions if c.other is None and class_of(c.site) == name]
+
+    def choose_values(self, *, lead: bool) -> None:
+        """Values for the classes that lead, that are compared with literals, that join numbers."""
+        bound = self.bound
+        for site, largest in (*bound.frame.ordered, *bound.frame.extremes) if lead else ():
+            self._choose_leading(site, largest)
+        for condition in self.conditions:
+            if condition.other is None:
+                self._choose(condition.site)
+        for name, (table, position) in bound.numeric.items():
+            if name not in self.values:
+                # one past the rows there are: sometimes a new one
+                drawn = int(self.rng.random() * (len(table.rows) + 2))
+                known = drawn < len(table.rows)
+                self.values[name] = table.rows[drawn][position] if known else table.next_serial
+
+    def _choose_leading(self, site: Site, largest: bool) -> None:
+        """A value beyond the largest (or smallest) the column holds now."""
+        name = self.bound.class_of(site)
+        table, position = self.bound.column(site)
+        if position is None or name in self.values:
+            return
+        tie = (site, largest) in self.bound.frame.extremes and self.rng.random() < TIE
+        plan, column = table.plans[position], [row[position] for row in table.rows]
+        value = _beyond(column, largest, self.rng, tie=tie)
+        if value is not None and all(plan.holds(c, value) for c in self._wanted(name)):
+            self.values[name] = stored(value, plan.affinity)
+
+    def _choose(self, site: Site) -> None:
+        name = self.bound.class_of(site)
+        table, position = self.bound.column(site)
+        if position is None or name in self.values:
             return
         plan = table.plans[position]
-        mine = [c for c in every if scene.class_of(c.site) == root and c.other is None]
-        mine.sort(key=lambda c: _TIGHTEST.get(c.op, 5))
-        value: Value = None
+        wanted = sorted(self._wanted(name), key=lambda c: _TIGHTEST.get(c.op, 5))
         for attempt in range(8):
-            value = satisfying(mine[0 if attempt < 6 else attempt % len(mine)], plan, self.rng)
-            if all(plan.holds(c, value) for c in mine):
+            tightest = wanted[0 if attempt < 6 else attempt % len(wanted)]
+            self.values[name] = value = satisfying(tightest, plan, self.rng)
+            if all(plan.holds(c, value) for c in wanted):
                 break
-        values[root] = value
 
-    def _lead(self, scene: BoundFrame, conditions: list[Condition], values: Values) -> None:
-        """Values beyond the largest (or smallest) the ordering columns hold now."""
-        for site, largest in (*scene.frame.ordered, *scene.frame.extremes):
-            root = scene.class_of(site)
-            table = scene.tables[site[0]]
-            position = table.at.get(site[1].lower())
-            if position is None or root in values:
-                continue
-            tie = (site, largest) in scene.frame.extremes and self.rng.random() < TIE
-            column = [row[position] for row in table.rows]
-            value, plan = beyond(column, largest, self.rng, tie=tie), table.plans[position]
-            mine = [c for c in conditions if scene.class_of(c.site) == root and c.other is None]
-            if value is not None and all(plan.holds(c, value) for c in mine):
-                values[root] = stored(value, plan.affinity)
+    def add_row(self, occurrence: int, reuse: float, weight: float | None) -> bool:
+        """Binds an occurrence to a row, found or made; False where the rules admit none."""
+        self._relate(occurrence)
+        table, members = self.bound.tables[occurrence], self.bound.members[occurrence]
+        fixed: Fixed = {
+            position: stored(self.values[name], table.plans[position].affinity)
+            for position, name in members
+            if name in self.values
+        }
+        row = self._fitting(table, fixed) if fixed and self.rng.random() < reuse else None
+        if row is None:
+            row = table.holder(fixed)
+            if row is not None and not self._follow(occurrence, row, fixed):
+                return False
+        if row is None:
+            if weight is not None:
+                fixed = {**weighted(table, weight, self.rng), **fixed}
+            row = self.maker.make(table, fixed)
+        if row is None:
+            return False
+        self.used[occurrence] = row
+        for position, name in members:
+            self.values.setdefault(name, table.rows[row][position])
+        return True
 
-    def _relate(
-        self, scene: BoundFrame, occurrence: int, conditions: list[Condition], values: Values
-    ) -> None:
+    def _relate(self, occurrence: int) -> None:
         """Turns comparisons with a column of known value into values of this occurrence."""
-        for condition in conditions:
+        for condition in self.conditions:
             if condition.other is None:
                 continue
             for mine, other, op in (
                 (condition.site, condition.other, condition.op),
                 (condition.other, condition.site, FLIPPED.get(condition.op, condition.op)),
             ):
-                root, known = scene.class_of(mine), values.get(scene.class_of(other))
-                if mine[0] != occurrence or known is None or root in values:
+                name, known = self.bound.class_of(mine), self.values.get(self.bound.class_of(other))
+                table, position = self.bound.column(mine)
+                if mine[0] != occurrence or known is None or name in self.values:
                     continue
-                table = scene.tables[occurrence]
-                position = table.at.get(mine[1].lower())
                 if position is not None:
                     literal = Condition(site=mine, op=op, values=(known,))
-                    values[root] = satisfying(literal, table.plans[position], self.rng)
+                    self.values[name] = satisfying(literal, table.plans[position], self.rng)
 
-    def _row(
-        self,
-        scene: BoundFrame,
-        occurrence: int,
-        values: Values,
-        conditions: list[Condition],
-        used: dict[int, int],
-        reuse: float,
-        weight: float | None,
-    ) -> int | None:
-        table = scene.tables[occurrence]
-        fixed: Fixed = {}
-        for position, root in scene.members[occurrence]:
-            if root in values:
-                fixed[position] = stored(values[root], table.plans[position].affinity)
-        taken = {row for other, row in used.items() if scene.tables[other] is table}
-        found = self._existing(table, fixed, taken, reuse)
-        if found is not None:
-            return found
-        if (holder := self._holder(table, fixed)) is not None:
-            # the key exists already: take that row as it is, where its values still fit
-            cells = table.rows[holder]
-            for position, root in scene.members[occurrence]:
-                if fixed.get(position, cells[position]) != cells[position]:
-                    plan = table.plans[position]
-                    wanted = [
-                        c for c in conditions if scene.class_of(c.site) == root and c.other is None
-                    ]
-                    shared = any(root == other for o in used for _, other in scene.members[o])
-                    if shared or not all(plan.holds(c, cells[position]) for c in wanted):
-                        return None
-                    values[root] = cells[position]
-            return holder
-        if weight is not None:
-            fixed = {**weighted(table, weight, self.rng), **fixed}
-        return self.maker.make(table, fixed)
-
-    def _holder(self, table: TableRows, fixed: Fixed) -> int | None:
-        for key in table.keys:
-            if all(p in fixed for p in key.positions):
-                row = key.taken.get(tuple(fixed[p] for p in key.positions))
-                if row is not None:
-                    return row
-        return None
-
-    def _existing(
-        self, table: TableRows, fixed: Fixed, taken: set[int], reuse: float
-    ) -> int | None:
-        if not fixed or self.rng.random() >= reuse:
-            return None
-        position, value = next(iter(fixed.items()))
-        rows = [
-            row
-            for row in table.having(position, value)
-            if row not in taken and all(table.rows[row][p] == v for p, v in fixed.items())
-        ]
+    def _fitting(self, table: TableRows, fixed: Fixed) -> int | None:
+        """A row of the table that holds `fixed` and is not bound yet."""
+        taken = {row for other, row in self.used.items() if self.bound.tables[other] is table}
+        rows = [row for row in table.holding(fixed) if row not in taken]
         return rows[int(self.rng.random() * len(rows))] if rows else None
 
-
-_TIGHTEST = {"=": 0, "null": 0, "in": 1, "between": 2, "like": 2, "glob": 2}
+    def _follow(self, occurrence: int, row: int, fixed: Fixed) -> bool:
+        """Takes over the values of a row whose key exists already, where they still fit."""
+        table, members = self.bound.tables[occurrence], self.bound.members
+        cells = table.rows[row]
+        for position, name in members[occurrence]:
+            cell = cells[position]
+            if fixed.get(position, cell) == cell:
+                continue
+            shared = any(name == other for o in self.used for _, other in members[o])
+            if shared or not all(table.plans[position].holds(c, cell) for c in self._wanted(name)):
+                return False
+            self.values[name] = cell
+        return True

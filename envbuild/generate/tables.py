@@ -1,19 +1,17 @@
 """A database's tables in memory, beside the SQLite connection that new rows are inserted into."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from envbuild.generate.columns import BUILT_IN_COLLATIONS, ColumnPlan
 from envbuild.materialize.values import affinity_of
 from envbuild.records.corpus import Schema, Table
 from envbuild.records.execution import Value
 from envbuild.sql.connect import ROW_REFUSALS, Connection, iter_rows, quote_name
+from envbuild.sql.execution.run import text_as_blobs
 
 Cells = list[Value]
-Mark = dict[str, tuple[int, int]]
-"""Lower-case table name to its rows and its state at a savepoint."""
 
 
 @dataclass(slots=True)
@@ -83,11 +81,6 @@ class TableRows:
         """Positions of the primary key's columns."""
         return {self.at[name.lower()] for name in self.table.primary_key if name.lower() in self.at}
 
-    @property
-    def added(self) -> int:
-        """Rows added so far."""
-        return len(self.rows) - self.original
-
     def having(self, position: int, value: Value) -> Sequence[int]:
         """The rows that hold `value` in a column."""
         index = self.indexes.get(position)
@@ -97,6 +90,21 @@ class TableRows:
                 index.setdefault(row[position], []).append(number)
         return index.get(value, ())
 
+    def holding(self, cells: dict[int, Value]) -> list[int]:
+        """The rows that hold all of `cells`, of which there is one or more."""
+        first = next(iter(cells.items()))
+        rows = self.rows
+        return [n for n in self.having(*first) if all(rows[n][p] == v for p, v in cells.items())]
+
+    def holder(self, cells: dict[int, Value]) -> int | None:
+        """The row that has a key of `cells`, if they hold a whole one."""
+        for key in self.keys:
+            if all(position in cells for position in key.positions):
+                row = key.taken.get(tuple([cells[position] for position in key.positions]))
+                if row is not None:
+                    return row
+        return None
+
     def clash(self, cells: Cells) -> Key | None:
         """The key that a new row would break."""
         for key in self.keys:
@@ -105,21 +113,21 @@ class TableRows:
                 return key
         return None
 
-    def append(self, cells: Cells, rowid: int) -> int:
-        """Takes in a row that SQLite accepted; returns its number."""
+    def append(self, cells: Cells) -> int:
+        """Takes in a row that the database holds; returns its number."""
         number = len(self.rows)
-        self._enter(cells, number)
         self.rows.append(cells)
-        self.rowids.append(rowid)
+        for key in self.keys:
+            values = key.of(cells)
+            if None not in values:
+                key.taken[values] = number
+        for position, index in self.indexes.items():
+            index.setdefault(cells[position], []).append(number)
+        if self.counter is not None:
+            value = cells[self.counter]
+            if isinstance(value, int) and value >= self.next_serial:
+                self.next_serial = value + 1
         return number
-
-    def load(self, rows: Iterable[Sequence[Value]]) -> None:
-        """Takes in the original rows."""
-        for row in rows:
-            cells = list(row)
-            self._enter(cells, len(self.rows))
-            self.rows.append(cells)
-        self.original = len(self.rows)
 
     def cut(self, length: int) -> None:
         """Forgets every row from `length` on, newest first."""
@@ -131,30 +139,19 @@ class TableRows:
             for position, index in self.indexes.items():
                 index[cells[position]].pop()
 
-    def _enter(self, cells: Cells, number: int) -> None:
-        for key in self.keys:
-            values = key.of(cells)
-            if None not in values:
-                key.taken[values] = number
-        for position, index in self.indexes.items():
-            index.setdefault(cells[position], []).append(number)
-        if self.counter is not None:
-            value = cells[self.counter]
-            if isinstance(value, int) and value >= self.next_serial:
-                self.next_serial = value + 1
 
-
+@dataclass(slots=True, kw_only=True)
 class Workspace:
     """All tables of one database and the private connection their new rows go into."""
 
-    def __init__(
-        self, connection: Connection, schema: Schema, tables: dict[str, TableRows]
-    ) -> None:
-        self.connection = connection
-        self.schema = schema
-        self.tables = tables
-        """By lower-case name, in declared order."""
-        self._states = count(1)
+    connection: Connection
+    schema: Schema
+    tables: dict[str, TableRows]
+    """By lower-case name, in declared order."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """By lower-case name, in this order: parents before children."""
+    states: "count[int]" = field(default_factory=lambda: count(1))
+    """Numbers for the tables' contents."""
 
     def insert(self, table: TableRows, cells: Cells) -> int | None:
         """The number of the new row, which clashes with none; None where SQLite refuses it."""
@@ -166,29 +163,23 @@ class Workspace:
         rowid = 0 if table.table.without_rowid else self.connection.last_insert_rowid()
         if table.serial is not None:
             cells[table.serial] = rowid
-        table.state = next(self._states)
-        return table.append(cells, rowid)
+        table.state = next(self.states)
+        table.rowids.append(rowid)
+        return table.append(cells)
 
-    def mark(self, name: str) -> Mark:
-        """Opens a savepoint; what is returned leads back to it."""
-        self.connection.execute(f"SAVEPOINT {name}")
-        return {key: (len(table.rows), table.state) for key, table in self.tables.items()}
-
-    def unchanged(self, mark: Mark) -> bool:
-        """True where no row was added since the savepoint."""
-        return all(self.tables[key].state == state for key, (_, state) in mark.items())
-
-    def release(self, name: str) -> None:
-        """Keeps what was added since the savepoint."""
-        self.connection.execute(f"RELEASE {name}")
-
-    def roll_back(self, name: str, mark: Mark) -> None:
-        """Forgets what was added since the savepoint."""
-        self.connection.execute(f"ROLLBACK TO {name}")
-        self.connection.execute(f"RELEASE {name}")
-        for key, (length, state) in mark.items():
-            self.tables[key].cut(length)
-            self.tables[key].state = state
+    def add(self, change: Callable[[], object], keep: Callable[[], bool]) -> bool:
+        """Adds the rows that `change` makes; takes them back where `keep` then says no."""
+        before = [(table, len(table.rows), table.state) for table in self.tables.values()]
+        self.connection.execute("SAVEPOINT added")
+        change()
+        kept = keep()
+        if not kept:
+            self.connection.execute("ROLLBACK TO added")
+            for table, rows, state in before:
+                table.cut(rows)
+                table.state = state
+        self.connection.execute("RELEASE added")
+        return kept
 
 
 MAX_ROWS_READ = 5000
@@ -198,7 +189,7 @@ MAX_ROWS_READ = 5000
 def open_workspace(connection: Connection, schema: Schema) -> Workspace:
     """Every table of the schema, with the connection that new rows go into."""
     tables = {table.name.lower(): _open_table(connection, table) for table in schema.tables}
-    return Workspace(connection, schema, tables)
+    return Workspace(connection=connection, schema=schema, tables=tables)
 
 
 def _open_table(connection: Connection, table: Table) -> TableRows:
@@ -225,7 +216,9 @@ def _open_table(connection: Connection, table: Table) -> TableRows:
     where = ""
     if rows.total > MAX_ROWS_READ and not table.without_rowid:
         where = f" WHERE rowid % {rows.total // MAX_ROWS_READ + 1} = 0"
-    rows.load(_sampled(connection, names, f"FROM {target}{where} LIMIT {MAX_ROWS_READ}"))
+    for cells in _sampled(connection, names, f"FROM {target}{where} LIMIT {MAX_ROWS_READ}"):
+        rows.append(cells)
+    rows.original = len(rows.rows)
     if rows.counter is not None and rows.total > rows.original:
         sql = f"SELECT max({quote_name(names[rows.counter])}) FROM {target}"
         ((largest,),) = iter_rows(connection, sql)
@@ -234,30 +227,19 @@ def _open_table(connection: Connection, table: Table) -> TableRows:
     return rows
 
 
-def _sampled(connection: Connection, names: list[str], source: str) -> list[list[Value]]:
+def _sampled(connection: Connection, names: list[str], source: str) -> Iterable[Cells]:
     """The rows; a text that is not UTF-8 counts as unknown (None), so it is never drawn again."""
-    listed = [quote_name(name) for name in names]
-    plain = f"SELECT {', '.join(listed)} {source}"
+    sql = f"SELECT {', '.join(map(quote_name, names))} {source}"
     try:
-        return [list(row) for row in iter_rows(connection, plain)]
+        return [list(row) for row in iter_rows(connection, sql)]
     except UnicodeDecodeError:
-        return list(_decoded_rows(connection, listed, source))
+        pairs = [(r[::2], r[1::2]) for r in iter_rows(connection, text_as_blobs(sql, len(names)))]
+        return [list(map(_decoded, cells, was_text)) for cells, was_text in pairs]
 
 
-def _decoded_rows(connection: Connection, listed: list[str], source: str) -> Iterator[list[Value]]:
-    cells = ", ".join(
-        f"CASE typeof({c}) WHEN 'text' THEN CAST({c} AS BLOB) ELSE {c} END, typeof({c}) = 'text'"
-        for c in listed
-    )
-    for row in iter_rows(connection, f"SELECT {cells} {source}"):
-        yield [_decoded(*pair) for pair in zip(row[::2], row[1::2], strict=True)]
-
-
-def _decoded(cell: Any, was_text: int) -> Value:
-    if not was_text:
-        return cell  # type: ignore[no-any-return]  # SQLite's own value
+def _decoded(cell: Value, was_text: int) -> Value:
     try:
-        return str(cell, "utf-8")
+        return cell.decode() if was_text and isinstance(cell, bytes) else cell
     except UnicodeDecodeError:
         return None
 
