@@ -20,8 +20,7 @@ from contextlib import ExitStack, suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -39,6 +38,7 @@ VERSIONS = ("envbuild", "sqlite")
 GROUP_EPISODES, READ_EPISODES = 256, 64
 """Episodes in memory at once as they are written and read: one may have a hundred kilobytes."""
 _DECODER = msgspec.json.Decoder(Episode)
+T = TypeVar("T")
 
 
 class EpisodesIndex(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,24 +120,19 @@ class EpisodeJournal:
         self._stream.close()
         if not self._lock.held:
             return
-        empty = not self._keeps_any()
-        if self._made and empty:
+        in_vain = self._made and not self._keeps_any()
+        if in_vain:
             (self.folder / JOURNAL).unlink(missing_ok=True)
             (self.folder / BEGUN).unlink(missing_ok=True)
         self._lock.release()
-        if self._made and empty:
+        if in_vain:
             with suppress(OSError):  # somebody else writes into it by now
                 self.folder.rmdir()
 
     def __enter__(self) -> "EpisodeJournal":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _check_held(self) -> None:
@@ -195,26 +190,29 @@ def read_configuration(folder: Path) -> dict[str, object] | None:
 
     Raises CorpusFolderError for a file that cannot be read.
     """
-    folder = Path(folder)
-    if (folder / INDEX).exists():
+    if (Path(folder) / INDEX).exists():
         return read_index(folder).configuration
-    try:
-        return msgspec.json.decode((folder / BEGUN).read_bytes(), type=dict[str, object])
-    except FileNotFoundError:
-        return None
-    except msgspec.MsgspecError as e:
-        raise CorpusFolderError(f"{folder / BEGUN} is not a rollout's configuration: {e}") from None
+    begun = Path(folder) / BEGUN
+    return (
+        _read_json(begun, dict[str, object], "a rollout's configuration")
+        if begun.exists()
+        else None
+    )
 
 
 def read_index(folder: Path) -> EpisodesIndex:
     """episodes.json of a sealed folder. Raises CorpusFolderError where it is not one."""
     path = Path(folder) / INDEX
+    if not path.exists():
+        raise CorpusFolderError(f"{folder} has no {INDEX}: is its rollout finished?")
+    return _read_json(path, EpisodesIndex, "an episodes index")
+
+
+def _read_json(path: Path, kind: type[T], what: str) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=EpisodesIndex)
-    except FileNotFoundError:
-        raise CorpusFolderError(f"{folder} has no {INDEX}: is its rollout finished?") from None
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.MsgspecError as e:
-        raise CorpusFolderError(f"{path} is not an episodes index: {e}") from None
+        raise CorpusFolderError(f"{path} is not {what}: {e}") from None
 
 
 def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
@@ -236,7 +234,7 @@ def iter_episodes(folder: Path, *, empty: bool = False) -> Iterator[Episode]:
         if (folder / PARQUET).exists():
             sources.append(iter_records(folder / PARQUET, Episode, held=READ_EPISODES))
         if journal:
-            sources.append(_read_lines(journal, [places[key] for key in sorted(places)]))
+            sources.append(_read_line(journal, places[key]) for key in sorted(places))
         by_id = attrgetter("episode_id")
         for _, same in groupby(heapq.merge(*sources, key=by_id), key=by_id):
             first, *later = same  # the sealed one, and the journal's
@@ -265,10 +263,9 @@ def _choose_lines(journal: BinaryIO) -> dict[str, int]:
     return chosen
 
 
-def _read_lines(journal: BinaryIO, places: list[int]) -> Iterator[Episode]:
-    for place in places:
-        journal.seek(place)
-        yield _DECODER.decode(journal.readline())
+def _read_line(journal: BinaryIO, place: int) -> Episode:
+    journal.seek(place)
+    return _DECODER.decode(journal.readline())
 
 
 def _drop_torn_line(journal: Path) -> None:

@@ -13,9 +13,6 @@ from pathlib import Path
 
 from envbuild.errors import OutputError
 
-# Files that appear whole or not at all: temporary name, fsync, rename.
-
-
 TEMPORARY_SUFFIX = ".partial"
 """What a file is called until it is whole; a rerun may remove such files."""
 
@@ -33,7 +30,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
-            sync_file(temporary)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -62,28 +60,25 @@ def output_reason(error: OSError) -> str:
 
 def check_file(path: Path) -> None:
     """Raises OutputError where no file can be written to `path`: said before any work is done."""
-    if path.is_dir():
-        raise OutputError(f"cannot write {path}: a folder is there already; name a file")
-    _check_above(path)
+    _check_place(path, "folder", "file", taken=path.is_dir())
 
 
 def check_folder(path: Path) -> None:
     """Raises OutputError where `path` cannot be a folder: said before any work is done."""
-    if path.exists() and not path.is_dir():
-        raise OutputError(f"cannot write {path}: a file is there already; name a folder")
-    _check_above(path)
+    _check_place(path, "file", "folder", taken=path.exists() and not path.is_dir())
 
 
-def _check_above(path: Path) -> None:
-    """Raises OutputError where the folder around `path` is none and cannot be made one."""
+def _check_place(path: Path, other: str, wanted: str, *, taken: bool) -> None:
+    if taken:
+        raise OutputError(f"cannot write {path}: a {other} is there already; name a {wanted}")
     if path.exists():
         return
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
         raise OutputError(f"cannot write {path}: {above} is a file, not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        raise OutputError(f"cannot write {path}: {output_reason(refused)}")
+    with writing(path):
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -95,15 +90,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """Writes `content` as UTF-8 to `path`, whole or not at all."""
     write_bytes(path, content.encode())
-
-
-def sync_file(path: Path) -> None:
-    """Waits until the file's bytes are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sha256_file(path: Path) -> str:
@@ -142,6 +128,8 @@ def only_writer(
 class WriterLock:
     """Held from its making until `release`, or until this process ends."""
 
+    _descriptor: int | None = None
+
     def __init__(self, path: Path, *, of: Path, shared: bool = False) -> None:
         """Locks the file at `path`, made where it is not there, as its folder is.
 
@@ -168,11 +156,10 @@ class WriterLock:
 
     def release(self) -> None:
         """Lets the next one in; the file goes too, unless it was shared."""
-        if self._descriptor is not None:
-            if self.stands and not self._shared:
-                with suppress(OSError):  # while it is still held: nobody else's is removed
-                    self.path.unlink()
-            self.drop()
+        if self.stands and not self._shared:
+            with suppress(OSError):  # while it is still held: nobody else's is removed
+                self.path.unlink()
+        self.drop()
 
     def drop(self) -> None:
         """Closes this process's descriptor; where a parent has one too, the lock stays its own."""
@@ -180,9 +167,7 @@ class WriterLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def __del__(self) -> None:
-        if getattr(self, "_descriptor", None) is not None:
-            self.drop()
+    __del__ = drop
 
 
 def stands_at(descriptor: int, path: Path) -> bool:
@@ -195,25 +180,23 @@ def stands_at(descriptor: int, path: Path) -> bool:
 
 def _open_locked(path: Path, kind: int) -> int | None:
     """A descriptor of the file that stands at `path`, locked; None where another has it."""
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as e:
+        if e.errno in _WITHOUT_LOCKS:
+            said = f"{path.parent} has no locks: nothing keeps a second run out of it"
+            warnings.warn(said, stacklevel=2)
+            return descriptor
+        os.close(descriptor)
+        if isinstance(e, BlockingIOError):
             return None
-        except OSError as e:
-            if e.errno not in _WITHOUT_LOCKS:
-                os.close(descriptor)
-                raise
-            warnings.warn(
-                f"{path.parent} has no locks: nothing keeps a second run out of it", stacklevel=2
-            )
-            return descriptor
-        if stands_at(descriptor, path):
-            return descriptor
-        os.close(descriptor)  # its holder removed it meanwhile: another may stand there by now
+        raise
+    if stands_at(descriptor, path):
+        return descriptor
+    os.close(descriptor)  # its holder removed it meanwhile: another may stand there by now
+    return _open_locked(path, kind)
 
 
 _held: "weakref.WeakSet[WriterLock]" = weakref.WeakSet()

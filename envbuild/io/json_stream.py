@@ -25,9 +25,10 @@ CUTS_TRIED = 16
 RawRecord = dict[str, msgspec.Raw]
 """An object whose values are JSON text, NaN and infinities in it as they were written."""
 _BOM = b"\xef\xbb\xbf"
-_CUT = re.compile(rb"\}(\s*),\s*\{")
-"""The group ends where the comma stands."""
-_WINDOW = 64 * 1024
+_BEFORE = re.compile(rb"\}(\s*),\s*\Z")
+"""What stands before a record's brace; the group ends where the comma stands."""
+_BLANKS = 320
+"""Bytes between two records, at most: an indent twice, and their braces."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -178,15 +179,10 @@ def _cuts_from_the_end(
     """(place of the comma, text around it) at every possible cut, the last one first."""
     if separator and (found := buffer.rfind(separator, 0, held)) >= 0:
         yield found + separator.index(b","), separator
-    end = held
-    while end > 0:
-        start = max(0, end - _WINDOW)
-        # a cut that begins in this window may end in the one behind it
-        matches = list(_CUT.finditer(buffer, start, min(held, end + 256)))
-        for match in reversed(matches):
-            if match.start() < end:
-                yield match.end(1), match[0]
-        end = start
+    brace = held
+    while (brace := buffer.rfind(b"{", 0, brace)) > 0:
+        if match := _BEFORE.search(buffer, max(0, brace - _BLANKS), brace):
+            yield match.end(1), match[0] + b"{"
 
 
 def _iter_lines(stream: BinaryIO, path: Path, record: type[R]) -> Iterator[R]:

@@ -8,7 +8,6 @@ what they look like: JSON.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envbuild.errors import PayloadError
@@ -58,14 +57,12 @@ def unpack_value(value: dict[str, Any]) -> Value | UndecodableText:
     raise PayloadError("payload_parse_error", f"{value!r} is no packed value")
 
 
-def nested_payload(tables: Mapping[str, Any]) -> bytes:
-    """A payload kept as nested values instead of text, as its JSON text.
+def nested_payload(tables: dict[str, Any]) -> bytes:
+    """A payload kept as nested values instead of text, as the JSON text of a packed one.
 
-    Packed where bytes are inside: a cell that is bytes is a blob; bytes deeper inside a JSON value
-    cost their row (`binary_in_json`), since JSON has no spelling for them.
+    A cell that is bytes is a blob; bytes deeper inside a JSON value cost their row
+    (`binary_in_json`), since JSON has no spelling for them.
     """
-    if not _holds_bytes(tables):
-        return json.dumps(tables, default=str).encode()
     packed: dict[str, Any] = {PACKED: []}
     for table, rows in tables.items():
         packed[table] = [_pack_row(row) for row in rows] if isinstance(rows, list) else rows
@@ -79,15 +76,15 @@ def _pack_row(row: Any) -> Any:
 
 
 def _pack_cell(cell: Any) -> Any:
-    if isinstance(cell, dict | list):
-        holds = _holds_bytes(cell)
-        return {"$refused": "binary_in_json"} if holds else json.dumps(cell, default=str)
-    return pack_value(cell)
+    if not isinstance(cell, dict | list):
+        return pack_value(cell)
+    try:
+        return json.dumps(cell, default=_as_text)
+    except TypeError:
+        return {"$refused": "binary_in_json"}
 
 
-def _holds_bytes(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_holds_bytes, value.values()))
-    if isinstance(value, list):
-        return any(map(_holds_bytes, value))
-    return isinstance(value, bytes)
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        raise TypeError
+    return str(value)
