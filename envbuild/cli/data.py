@@ -17,6 +17,7 @@ from envbuild.cli.options import (
     ShardOption,
     WorkersOption,
     folder_option,
+    parse_fields,
     parse_shard_option,
 )
 from envbuild.cli.output import (
@@ -75,7 +76,9 @@ def materialize(
     """
 
     name, revision = settings.name or None, settings.revision
-    sources = read_sources(source, settings.reader, split=settings.split)
+    sources = read_sources(
+        source, settings.reader, split=settings.split, fields=parse_fields(settings.fields)
+    )
     if revision:
         sources = [dataclasses.replace(found, revision=revision) for found in sources]
     names = [name or found.name for found in sources]

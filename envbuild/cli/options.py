@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -11,6 +11,7 @@ import msgspec
 from typer import Argument, Option
 from typer.models import ArgumentInfo
 
+from envbuild.errors import UsageError
 from envbuild.pipeline.config import WHERE
 
 
@@ -106,6 +107,17 @@ def parse_shard_option(text: str | None) -> tuple[int, int] | None:
 def names_of(text: str | None) -> tuple[str, ...]:
     """The parts of a comma-separated text; blanks are none."""
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def parse_fields(pairs: Iterable[str]) -> dict[str, str]:
+    """`question=nl` as field and key. Raises UsageError for another form."""
+    fields = {}
+    for pair in pairs:
+        field, given, key = (part.strip() for part in pair.partition("="))
+        if not (field and given and key):
+            raise UsageError(f"--fields takes FIELD=KEY, such as question=nl; got {pair!r}")
+        fields[field] = key
+    return fields
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -11,19 +11,13 @@ from typing import Any
 import msgspec
 
 from envbuild.corpora.payload import questions_of_row
-from envbuild.corpora.source import SQLITE_ENDINGS, Source
+from envbuild.corpora.source import BIRD_FILES, SQLITE_ENDINGS, Source
 from envbuild.corpora.tables import columns_of
 from envbuild.errors import SourceError
 from envbuild.io.files import sha256_file
 from envbuild.io.json_stream import iter_json
 from envbuild.records.corpus import DatabaseRecord, Question, Reject
 
-_BIRD_FILES = {
-    "train.json": "train",
-    "dev.json": "dev",
-    "test.json": "test",
-    "mini_dev_sqlite.json": "mini_dev",
-}
 _DATE = re.compile(r"20\d{6}")
 
 
@@ -124,7 +118,7 @@ def read_bird(path: str, *, split: str | None = None) -> Source:
     folders = [folder for folder in folders if folder.is_dir()]
     split_of = _bird_files(root, folders)
     if not split_of:
-        raise SourceError(f"{path} is no BIRD folder: it has none of {', '.join(_BIRD_FILES)}")
+        raise SourceError(f"{path} is no BIRD folder: it has none of {', '.join(BIRD_FILES)}")
     repeated = "mini_dev" if split is None and "dev" in split_of.values() else None
     chosen = {f: own for f, own in split_of.items() if split in (None, own) and own != repeated}
     for file in chosen:  # of one split these are two releases, whose questions have the same ids
@@ -154,10 +148,10 @@ def read_bird(path: str, *, split: str | None = None) -> Source:
 def _bird_files(root: Path, folders: list[Path]) -> dict[Path, str]:
     """Question file -> split: in `root` and beside databases; only for want of these, elsewhere."""
     places = dict.fromkeys((root, *(folder.parent for folder in folders)))
-    beside = [place / name for name in _BIRD_FILES for place in places]
+    beside = [place / name for name in BIRD_FILES for place in places]
     found = [file for file in beside if file.is_file()]
-    found = found or [file for name in _BIRD_FILES for file in sorted(root.glob(f"*/{name}"))]
-    return {file: _BIRD_FILES[file.name] for file in found if file.is_file()}
+    found = found or [file for name in BIRD_FILES for file in sorted(root.glob(f"*/{name}"))]
+    return {file: BIRD_FILES[file.name] for file in found if file.is_file()}
 
 
 def _bird_release(root: Path, files: list[Path]) -> str:

@@ -15,13 +15,12 @@ from envbuild.corpora.source import (
     INDEX_FORMAT,
     PARTS_FOLDER,
     SQLITE_ENDINGS,
+    SQLITE_MAGIC,
 )
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import iter_records, open_parquet, read_records
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
-SQLITE_MAGIC = b"SQLite format 3\0"
-"""How every SQLite file that holds anything begins (sqlite.org/fileformat2.html)."""
 NOT_MEASURED = -1
 """A count nobody has taken yet: databases of a plain folder have no catalogue."""
 

@@ -4,9 +4,10 @@ A new layout is a reader and a line of LAYOUTS; which one a path has is told by 
 files and columns alone.
 """
 
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,7 +20,16 @@ INDEX_FILE = "corpus.json"
 INDEX_FORMAT = "envbuild.corpus/1"
 PARTS_FOLDER = ".parts"
 """What a materialize that has not ended keeps in the corpus folder."""
+SQLITE_MAGIC = b"SQLite format 3\0"
+"""How every SQLite file that holds anything begins (sqlite.org/fileformat2.html)."""
 SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
+BIRD_FILES = {
+    "train.json": "train",
+    "dev.json": "dev",
+    "test.json": "test",
+    "mini_dev_sqlite.json": "mini_dev",
+}
+"""BIRD's question files and their splits."""
 _RECORD_FILES = (".parquet", ".jsonl", ".json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?:@[\w./-]+)?")
 _OWN_INDEXES = {
@@ -50,6 +60,8 @@ class Source:
     """Release or commit, where the source shows one."""
     splits: tuple[str, ...] = ()
     """Splits it holds, where it tells."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the operator said of how to read it, beyond the split."""
     has_databases: bool = True
     has_questions: bool = True
 
@@ -73,12 +85,18 @@ def _is_synsql(folder: Path) -> bool:
 
 
 def _is_bird(folder: Path) -> bool:
-    return any(path.is_dir() for path in folder.glob("*_databases"))
+    asked = (folder.glob(pattern) for name in BIRD_FILES for pattern in (name, f"*/{name}"))
+    return any(path.is_dir() for path in folder.glob("*_databases")) and any(map(any, asked))
 
 
 def _is_spider(folder: Path) -> bool:
+    from envbuild.corpora.tables import columns_of
+
     ready = ("database",) if _is_synsql(folder) else ("database", "databases")
-    return any((folder / name).is_dir() for name in ready)
+    if not any((folder / name).is_dir() for name in ready):
+        return False
+    files = (file for file in folder.glob("*.json") if not file.stem.endswith("tables"))
+    return any({"db_id", "question"} <= columns_of(file) for file in files)
 
 
 _BENCHMARKS = "envbuild.corpora.benchmarks"
@@ -106,14 +124,25 @@ READERS = {
         looks="with questions as JSON and database/ (Spider)",
         is_at=_is_spider,
     ),
+    "folder": Layout(
+        read="envbuild.corpora.own_folder:read",
+        looks="any folder of SQLite files, or one such file, with questions beside or below",
+    ),
     "hub": Layout(read="envbuild.corpora.source:read_hub", looks="owner/name@revision (a hub id)"),
 }
 
 
-def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = None) -> Source:
+def read_source(
+    path: Path | str,
+    reader: str = AUTO,
+    *,
+    split: str | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> Source:
     """The source at `path` (a folder, a file, or for `hub` an id like `owner/name@revision`).
 
-    `auto` looks which layout it is. `split` keeps one split only. Raises SourceError where nothing
+    `auto` looks which layout it is. `split` keeps one split only; `fields`, for a folder of no
+    known layout, says which key means what: field -> key. Raises SourceError where nothing
     is there, where it is no source but what envbuild made, where it has no layout the reader knows,
     and where `auto` finds several sources in it; UnknownNameError for an unknown reader.
     """
@@ -123,8 +152,14 @@ def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = Non
         raise UnknownNameError("reader", reader, (AUTO, *READERS))
     if reader != "hub":
         check_source(Path(path))
+    if fields and reader != "folder":
+        raise SourceError(
+            f"--fields is for folders of no known layout, and {path} is read as {reader}; "
+            "--reader folder reads it as any other folder"
+        )
     module, _, function = READERS[reader].read.partition(":")
-    source: Source = getattr(import_module(module), function)(str(path), split=split)
+    own = {"fields": fields} if fields else {}
+    source: Source = getattr(import_module(module), function)(str(path), split=split, **own)
     if split is not None and split not in source.splits:
         has = ", ".join(source.splits) or "none: leave --split out"
         raise SourceError(f"{path} has no split {split!r}; it has {has}")
@@ -132,7 +167,11 @@ def read_source(path: Path | str, reader: str = AUTO, *, split: str | None = Non
 
 
 def read_sources(
-    paths: Sequence[Path | str], reader: str = AUTO, *, split: str | None = None
+    paths: Sequence[Path | str],
+    reader: str = AUTO,
+    *,
+    split: str | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> list[Source]:
     """One source a path; two neighbours of which one holds only databases and the other only
     questions (SQaLe's two sets) are one source, called like the databases.
@@ -141,7 +180,7 @@ def read_sources(
     """
     sources: list[Source] = []
     for path in paths:
-        source = read_source(path, reader, split=split)
+        source = read_source(path, reader, split=split, fields=fields)
         if sources and _are_halves(sources[-1], source):
             sources[-1] = _joined(sources[-1], source)
         else:
@@ -230,6 +269,8 @@ def recognise(path: Path | str) -> str:
         raise SourceError(f"{path} is the folder above a source: give {found[0][0]}")
     if kinds:
         return kinds.pop()
+    if holds_sqlite_files(folder) and not _holds_payloads(tabular_files(folder)):
+        return "folder"
     unreadable: SourceError | None = None
     for file in tabular_files(folder):
         try:
@@ -240,6 +281,27 @@ def recognise(path: Path | str) -> str:
     raise unreadable or SourceError(f"{path} has no layout that is known; what is known: {known}")
 
 
+def is_sqlite_file(file: Path) -> bool:
+    """True for a file that is called or begins as SQLite files do: one may be called anything."""
+    if file.suffix.lower() in SQLITE_ENDINGS:
+        return True
+    with file.open("rb") as stream:
+        return stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+
+
+def files_below(root: Path) -> Iterator[Path]:
+    """Every file, sorted; hidden ones are left out, and the folders that envbuild has made."""
+    for place, folders, names in os.walk(root):
+        kept = (name for name in sorted(folders) if not name.startswith("."))
+        folders[:] = [n for n in kept if made_by_envbuild(Path(place) / n) is None]
+        yield from (Path(place) / name for name in sorted(names) if not name.startswith("."))
+
+
+def holds_sqlite_files(folder: Path) -> bool:
+    """True where a SQLite file lies anywhere below the folder, by its ending."""
+    return any(file.suffix.lower() in SQLITE_ENDINGS for file in files_below(folder))
+
+
 def check_source(path: Path) -> None:
     """Raises SourceError where nothing is at `path`, or what envbuild itself has made."""
     if not path.exists():
@@ -247,9 +309,11 @@ def check_source(path: Path) -> None:
     if not path.is_dir():
         return
     wanted = "give the folder that the corpus was made from (the benchmark's, the data set's own)"
-    if (made := _made_by_us(path)) is not None:
+    if (made := made_by_envbuild(path)) is not None:
         raise SourceError(f"{path} is {made}, no source: {wanted}")
-    inside = [child for child in _folders(path) if _made_by_us(child) == _OWN_INDEXES[INDEX_FILE]]
+    inside = [
+        child for child in _folders(path) if made_by_envbuild(child) == _OWN_INDEXES[INDEX_FILE]
+    ]
     if inside and not _layouts(path) and not _holds_payloads(tabular_files(path)):
         names = ", ".join(child.name for child in inside)
         raise SourceError(
@@ -271,7 +335,7 @@ def tabular_files(folder: Path) -> Iterator[Path]:
         above = [place for place in file.parents if place.is_relative_to(folder)]
         for place in above:
             if place not in made:
-                made[place] = _made_by_us(place) is not None
+                made[place] = made_by_envbuild(place) is not None
         if not any(made[place] for place in above):
             yield file
 
@@ -284,7 +348,7 @@ def _sources_in(folder: Path) -> list[tuple[Path, str]]:
     found = [(folder, kind) for kind in _layouts(folder)]
     payloads = [(folder, "payload")] if _holds_payloads(folder.glob("*.parquet")) else []
     for child in _folders(folder):
-        if _made_by_us(child) is not None:
+        if made_by_envbuild(child) is not None:
             continue
         kinds = _layouts(child)
         found += [(child, kind) for kind in kinds]
@@ -336,7 +400,7 @@ def _named(found: list[tuple[Path, str]], folder: Path) -> str:
     return f"{names}; give each a folder of its own, or say with --reader which one is meant"
 
 
-def _made_by_us(folder: Path) -> str | None:
+def made_by_envbuild(folder: Path) -> str | None:
     """What kind of envbuild's own output the folder is; None where it is none."""
     for name, what in _OWN_INDEXES.items():
         try:
@@ -351,8 +415,8 @@ def _made_by_us(folder: Path) -> str | None:
 def _recognise_file(file: Path) -> str:
     from envbuild.corpora.tables import columns_of
 
-    if file.suffix in SQLITE_ENDINGS:
-        raise SourceError(f"{file} is a SQLite file already: use it as a corpus, or pack it")
+    if is_sqlite_file(file):
+        return "folder"
     columns = columns_of(file)
     sqale = {"Full schema", "questions", "full_schema"}
     return "sqale" if sqale & columns or {"schema", "query"} <= columns else "payload"

@@ -145,7 +145,7 @@ def build_corpus(
         "reader": source.kind,
         "revision": source.revision,
         "source": {f"{p.parent.name}/{p.name}": sha256_file(p) for p in source.files},
-        "options": {"split": split, "limit": limit, "link": link},
+        "options": {"split": split, "limit": limit, "link": link, **source.options},
         "shards": shard[1],
         "sqlite": SQLITE_VERSION,
         "envbuild": __version__,

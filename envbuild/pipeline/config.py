@@ -34,11 +34,17 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class MaterializeOptions(_Section, frozen=True, kw_only=True):
     """How a source is read."""
 
-    reader: Annotated[str, _field("auto, sqale, payload, synsql, bird, spider or hub.")] = "auto"
+    reader: Annotated[str, _field("auto, sqale, payload, synsql, bird, spider, folder or hub.")] = (
+        "auto"
+    )
     name: Annotated[str, _field("The corpus's name; default: the source's.")] | None = None
     split: Annotated[str, _field("Only this split, such as train.")] | None = None
     limit: Annotated[int, Meta(description="Only the first N databases.", ge=0)] | None = None
     revision: Annotated[str, _field("What the source was fetched at; recorded in rows.")] = ""
+    fields: Annotated[
+        tuple[str, ...],
+        _field("Keys of your own question files, such as question=nl,sql=target."),
+    ] = ()
     link: Annotated[bool, _field("Link ready SQLite files instead of copying them.")] = False
 
 

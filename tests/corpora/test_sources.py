@@ -319,7 +319,7 @@ def test_what_has_no_layout_is_said(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("hello")
     with pytest.raises(SourceError, match="SynSQL"):
         read_source(tmp_path)
-    with pytest.raises(UnknownNameError, match="auto, bird, hub"):
+    with pytest.raises(UnknownNameError, match="auto, bird, folder, hub"):
         read_source(tmp_path, "csv")
     with pytest.raises(SourceError, match="has no split 'train'; it has dev"):
         read_source(shared_data("bird"), split="train")
