@@ -16,7 +16,6 @@ from sqlglot import exp
 from envbuild.query.names import BaseColumn, QueryNames, Source
 from envbuild.query.parse import parse_statement, split_condition
 from envbuild.records.corpus import Schema
-from envbuild.sql.names import fold_name
 
 Equality = tuple[BaseColumn | None, BaseColumn | None]
 """Two sides that a query sets equal; None for what is no base table's column."""
@@ -60,18 +59,11 @@ def _equalities(select: exp.Select, names: QueryNames) -> Iterator[Equality]:
     """What ON, USING, NATURAL and WHERE set equal."""
     where = select.args.get("where")
     conditions = [where.this] if where is not None else []
-    sources = names.sources(select)
-    for at, source in enumerate(sources):
-        join = source.node.find_ancestor(exp.Join, exp.Select)
-        if not isinstance(join, exp.Join):
-            continue
-        if (on := join.args.get("on")) is not None:
-            conditions.append(on)
-        shared = [fold_name(name.name) for name in join.args.get("using") or ()]
-        for name in source.columns or ():
-            if name in shared or join.method == "NATURAL":
-                for earlier in sources[:at]:
-                    yield names.base_behind(source, name), names.base_behind(earlier, name)
+    for join in select.find_all(exp.Join):
+        if join.find_ancestor(exp.Select) is select:
+            conditions += filter(None, [join.args.get("on")])
+            for earlier, joined, name in names.shared_columns(join):
+                yield names.base_behind(joined, name), names.base_behind(earlier, name)
     for condition in conditions:
         for part, negated in split_condition(condition):
             if not negated and isinstance(part, exp.EQ | exp.NullSafeEQ | exp.Is):

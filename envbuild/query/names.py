@@ -5,6 +5,7 @@ matter: SQLite itself knows those.
 """
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -136,6 +137,20 @@ class QueryNames:
             return None
         return BaseColumn((source, *bases[0].path), bases[0].name)
 
+    def shared_columns(self, join: exp.Join) -> Iterator[tuple[Source, Source, str]]:
+        """What USING or NATURAL sets equal: an earlier source, the joined one, a folded name."""
+        using = [fold_name(name.name) for name in join.args.get("using") or ()]
+        if not using and join.method != "NATURAL":
+            return
+        sources = self.sources(join.find_ancestor(exp.Select) or join)
+        for at, joined in enumerate(sources):
+            if joined.node.find_ancestor(exp.Join, exp.Select) is join:
+                for name in using or joined.columns or ():
+                    for earlier in sources[:at]:
+                        if name in (joined.columns or ()) and name in (earlier.columns or ()):
+                            yield earlier, joined, name
+                return
+
     def query_of(self, table: exp.Table) -> Scope | None:
         """The scope of the CTE or view that a table name means; None for any other table.
 
@@ -195,7 +210,7 @@ class QueryNames:
     def _select_outputs(self, select: exp.Select) -> list[SourceColumn] | None:
         columns: list[SourceColumn] = []
         for value in select.expressions:
-            if not value.is_star:
+            if not (isinstance(value, exp.Star | exp.Column) and value.is_star):
                 columns.append(SourceColumn(value.output_name, values=(value.unalias(),)))
                 continue
             qualifier = fold_name(value.table) if isinstance(value, exp.Column) else ""
