@@ -5,7 +5,7 @@ into the wider's as well as can be, and F1 is taken over those.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from envbuild.records.execution import Row, Rows, Value
@@ -59,8 +59,12 @@ def subset_f1(predicted: Rows, gold: Rows) -> float:
     """
     if not predicted or not gold:
         return _f1(0, len(predicted), len(gold))
-    narrow, wide = sorted((predicted, gold), key=lambda rows: len(rows[0]))
-    overlap = _MappingSearch(_columns(narrow), _columns(wide)).best()
+    narrow, wide = map(columns_of, sorted((predicted, gold), key=lambda rows: len(rows[0])))
+    cells = max(SEARCH_CELLS, 4 * (sum(map(len, narrow)) + sum(map(len, wide))))
+    options, cells = _agreeing_columns(narrow, wide, cells)
+    tops = [choices[0][0] if choices else 0 for choices in options]
+    order = sorted(range(len(narrow)), key=lambda at: (tops[at], at))
+    overlap = best_mapping(narrow, wide, options, order=order, cells=cells)
     return _f1(overlap, len(predicted), len(gold))
 
 
@@ -68,89 +72,99 @@ def _f1(overlap: int, predicted: int, gold: int) -> float:
     return 2 * overlap / (predicted + gold) if predicted + gold else 1.0
 
 
-def _columns(rows: Rows) -> list[Row]:
+def columns_of(rows: Rows) -> list[Row]:
+    """The columns of a result that has rows."""
     return list(zip(*rows, strict=True))
 
 
-class _MappingSearch:
-    """Branch and bound over the mappings; columns that agree with few others are fixed first.
+Options = list[list[tuple[int, int]]]
+"""For each narrow column: (rows that can agree, wide column), the most first."""
 
-    The overlap of a few mapped columns bounds that of any longer mapping, so a branch that is no
-    better than the best whole mapping is cut.
+
+def best_mapping(
+    narrow: Sequence[Row],
+    wide: Sequence[Row],
+    options: Options,
+    *,
+    order: Sequence[int],
+    cells: int,
+    above: int = 0,
+) -> int:
+    """The largest overlap of rows over all one-to-one mappings of narrow columns into wide ones.
+
+    `order`: in which the narrow columns are fixed. `cells`: how many the search may look at; the
+    best mapping found by then counts. `above`: what is given back where nothing is better.
+
+    Branch and bound: the overlap of a few mapped columns bounds that of any longer mapping, so a
+    branch that is no better than the best whole mapping is cut. On a stack of our own, since a
+    result may have 2,000 columns.
     """
+    tops = [options[at][0][0] if options[at] else 0 for at in order]
+    # the most that the columns from some depth on can agree
+    bounds = [min(tops[depth:]) for depth in range(len(tops))] + [len(narrow[0])]
+    best = above
 
-    def __init__(self, narrow: Sequence[Row], wide: Sequence[Row]) -> None:
-        self.narrow, self.wide = narrow, wide
-        cells = sum(map(len, narrow)) + sum(map(len, wide))
-        self.budget = max(SEARCH_CELLS, 4 * cells)
-        self.cells_left = self.budget - cells
-        self.options = self._pairs()
-        """For each narrow column: (overlap, wide column), the largest first."""
-        self.order = sorted(range(len(narrow)), key=lambda at: (self._top(at), at))
-        bounds = [self._top(at) for at in self.order]
-        self.bounds = [min(bounds[depth:]) for depth in range(len(bounds))] + [len(narrow[0])]
-        """The most that the columns from some depth on can agree."""
-        self.found = 0
-
-    def best(self) -> int:
-        """The largest overlap of rows over all mappings."""
-        stack = [self._branches(0, frozenset(), [0] * len(self.narrow[0]), [0] * len(self.wide[0]))]
-        while stack and self.found < self.bounds[0] and self.cells_left > 0:
-            branch = next(stack[-1], None)
-            if branch is None:
-                stack.pop()
-                continue
-            overlap, used, ours, theirs = branch
-            if len(stack) == len(self.order):
-                self.found = max(self.found, overlap)
-            else:
-                stack.append(self._branches(len(stack), used, ours, theirs))
-        return self.found
-
-    def _branches(
-        self, depth: int, used: frozenset[int], ours: list[int], theirs: list[int]
+    def branches(
+        depth: int, used: frozenset[int], ours: list[int], theirs: list[int]
     ) -> Iterator[tuple[int, frozenset[int], list[int], list[int]]]:
-        at = self.order[depth]
+        """Ways to map the next column, with the rows' longer prefixes as numbers."""
+        nonlocal cells
+        at = order[depth]
         tried: set[Row] = set()
-        for bound, choice in self.options[at]:
-            if bound <= self.found:
+        for bound, choice in options[at]:
+            if bound <= best:
                 return
-            column = self.wide[choice]
-            if choice in used or column in tried:
+            column = wide[choice]
+            if choice in used or column in tried:  # an equal column would end the same way
                 continue
             tried.add(column)
-            self.cells_left -= len(ours) + len(theirs)
+            cells -= len(ours) + len(theirs)
             numbers: dict[Hashable, int] = {}
-            new_ours = _numbered(ours, self.narrow[at], numbers)
+            new_ours = _numbered(ours, narrow[at], numbers)
             new_theirs = _numbered(theirs, column, numbers)
             overlap = _overlap(Counter(new_ours), Counter(new_theirs))
-            if min(overlap, self.bounds[depth + 1]) > self.found:
+            if min(overlap, bounds[depth + 1]) > best:
                 yield overlap, used | {choice}, new_ours, new_theirs
 
-    def _pairs(self) -> list[list[tuple[int, int]]]:
-        """How far each narrow column agrees with each wide one, while half the budget lasts."""
-        places: defaultdict[Value, list[tuple[int, int]]] = defaultdict(list)
-        for choice, column in enumerate(self.wide):
-            for value, times in Counter(column).items():
-                places[value].append((choice, times))
-        return [self._agreeing(column, places) for column in self.narrow]
+    stack = [branches(0, frozenset(), [0] * len(narrow[0]), [0] * len(wide[0]))]
+    while stack and best < bounds[0] and cells > 0:
+        branch = next(stack[-1], None)
+        if branch is None:
+            stack.pop()
+        elif len(stack) == len(order):
+            best = max(best, branch[0])
+        else:
+            stack.append(branches(len(stack), *branch[1:]))
+    return best
 
-    def _agreeing(
-        self, column: Row, places: Mapping[Value, list[tuple[int, int]]]
-    ) -> list[tuple[int, int]]:
+
+def _agreeing_columns(
+    narrow: Sequence[Row], wide: Sequence[Row], budget: int
+) -> tuple[Options, int]:
+    """How far each narrow column agrees with each wide one, and the cells that are then left.
+
+    Half of the budget may go into this; what is not looked at may agree in full.
+    """
+    left = budget - sum(map(len, narrow)) - sum(map(len, wide))
+    places: defaultdict[Value, list[tuple[int, int]]] = defaultdict(list)
+    for choice, column in enumerate(wide):
+        for value, times in Counter(column).items():
+            places[value].append((choice, times))
+    options: Options = []
+    for column in narrow:
         agreeing: defaultdict[int, int] = defaultdict(int)
         for value, times in Counter(column).items():
             found = places.get(value, ())
-            self.cells_left -= len(found)
-            if self.cells_left < self.budget // 2:  # unknown: they may agree in full, in order
-                return [(len(column), choice) for choice in range(len(self.wide))]
+            left -= len(found)
+            if left < budget // 2:
+                options.append([(len(column), choice) for choice in range(len(wide))])
+                break
             for choice, others in found:
                 agreeing[choice] += min(times, others)
-        pairs = [(overlap, choice) for choice, overlap in agreeing.items()]
-        return sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
-
-    def _top(self, at: int) -> int:
-        return self.options[at][0][0] if self.options[at] else 0
+        else:
+            pairs = [(overlap, choice) for choice, overlap in agreeing.items()]
+            options.append(sorted(pairs, key=lambda pair: (-pair[0], pair[1])))
+    return options, left
 
 
 def _overlap(a: Counter[T], b: Counter[T]) -> int:

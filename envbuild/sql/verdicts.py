@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from envbuild.records.execution import (
     Value,
     Verdict,
 )
+from envbuild.sql.f1 import best_mapping, columns_of
 from envbuild.sql.tokens import Kind, iter_code
 
 # Result rows as bytes and as digests: typed, so that text is never taken for a blob.
@@ -112,80 +113,26 @@ def equal_permuted(predicted: Rows, gold: Rows, *, ordered: bool) -> bool:
         return True
     if len(predicted[0]) != len(gold[0]):
         return False
-    ours, theirs = _columns(predicted), _columns(gold)
+    ours, theirs = columns_of(predicted), columns_of(gold)
     if ordered:  # a column is then its list of values, and any pairing of equal lists will do
         return Counter(ours) == Counter(theirs)
-    if Counter(_row_bags(predicted)) != Counter(_row_bags(gold)):
+    if Counter(map(_bag, predicted)) != Counter(map(_bag, gold)):
         return False
-    return _Search(ours, theirs).succeeds()
-
-
-def _columns(rows: Rows) -> list[Row]:
-    return list(zip(*rows, strict=True))
-
-
-def _row_bags(rows: Rows) -> list[Hashable]:
-    """Each row without the order of its cells."""
-    return [frozenset(Counter(row).items()) for row in rows]
-
-
-class _Search:
-    """Assigns predicted columns to gold columns, the most constrained first."""
-
-    def __init__(self, ours: Sequence[Row], theirs: Sequence[Row]) -> None:
-        self.ours = ours
-        self.theirs = theirs
-        self.cells_left = SEARCH_CELLS
-        bags = [frozenset(Counter(column).items()) for column in ours]
-        self.choices = [
-            [i for i, bag in enumerate(bags) if bag == wanted]
-            for wanted in (frozenset(Counter(column).items()) for column in theirs)
-        ]
-        self.order = sorted(range(len(theirs)), key=lambda at: (len(self.choices[at]), at))
-
-    def succeeds(self) -> bool:
-        """Depth first, on a stack of our own: a result may have 2,000 columns."""
-        if not all(self.choices):
-            return False
-        start = [0] * len(self.theirs[0])
-        stack = [self._extensions(0, frozenset(), start, start)]
-        while stack:
-            found = next(stack[-1], None)
-            if found is None:
-                stack.pop()
-            elif len(stack) == len(self.order):
-                return True
-            else:
-                stack.append(self._extensions(len(stack), *found))
-        return False
-
-    def _extensions(
-        self, depth: int, used: frozenset[int], ours: list[int], theirs: list[int]
-    ) -> Iterator[tuple[frozenset[int], list[int], list[int]]]:
-        """Ways to assign column `depth`, with the rows' longer prefixes as numbers."""
-        at = self.order[depth]
-        tried: set[Row] = set()
-        for choice in self.choices[at]:
-            column = self.ours[choice]
-            if choice in used or column in tried:  # an equal column would end the same way
-                continue
-            tried.add(column)
-            self.cells_left -= 2 * len(ours)
-            if self.cells_left < 0:
-                return
-            numbers: dict[Hashable, int] = {}
-            new_theirs = _numbered(theirs, self.theirs[at], numbers)
-            new_ours = _numbered(ours, column, numbers)
-            if Counter(new_ours) == Counter(new_theirs):
-                yield used | {choice}, new_ours, new_theirs
-
-
-def _numbered(prefixes: list[int], column: Row, numbers: dict[Hashable, int]) -> list[int]:
-    """A number for each row's longer prefix; equal prefixes share one, on both sides."""
-    return [
-        numbers.setdefault((prefix, cell), len(numbers))
-        for prefix, cell in zip(prefixes, column, strict=True)
+    bags = list(map(_bag, ours))
+    options = [
+        [(len(gold), choice) for choice, bag in enumerate(bags) if bag == wanted]
+        for wanted in map(_bag, theirs)
     ]
+    order = sorted(range(len(theirs)), key=lambda at: len(options[at]))
+    found = best_mapping(
+        theirs, ours, options, order=order, cells=SEARCH_CELLS, above=len(gold) - 1
+    )
+    return found == len(gold)
+
+
+def _bag(cells: Row) -> Hashable:
+    """Values and how often each occurs, without their order."""
+    return frozenset(Counter(cells).items())
 
 
 # What Spider's test-suite rule does to the SQL before it compares the results.
@@ -217,8 +164,11 @@ def without_distinct(sql: str) -> str:
 RELATIVE = 1e-9
 """Relative difference that any tolerance allows: another engine version's last digits."""
 PAIRS = 4_000_000
-"""Pairs of rows that one matching may look at: some 0.3 s a column. A group of rows that has more,
+"""Pairs of rows that one matching may look at: some seconds. A group of rows that has more,
 and whose sorted rows are not close one by one, is called different."""
+_FEW_PAIRS = 100
+_REACH = 1.01
+"""How far apart close numbers lie on the scale of `_scaled`: 1, and its rounding."""
 
 
 def equal_list_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
@@ -230,19 +180,16 @@ def equal_list_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
 
 def equal_set_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
     """Every row of either side has a close one on the other."""
-    ours, theirs = _by_kind(set(predicted)), _by_kind(set(gold))
-    return ours.keys() == theirs.keys() and all(
-        _Parted(ours[kind], theirs[kind], tolerance).cover() for kind in ours
+    return all(
+        _cover_each_other(ours, theirs, tolerance)
+        for ours, theirs in _groups(set(predicted), set(gold), tolerance)
     )
 
 
 def equal_bag_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
     """The rows can be paired off one to one, each pair close."""
-    if len(predicted) != len(gold):
-        return False
-    ours, theirs = _by_kind(predicted), _by_kind(gold)
-    return ours.keys() == theirs.keys() and all(
-        _Parted(ours[kind], theirs[kind], tolerance).pair_off() for kind in ours
+    return len(predicted) == len(gold) and all(
+        _pair_off(ours, theirs, tolerance) for ours, theirs in _groups(predicted, gold, tolerance)
     )
 
 
@@ -254,183 +201,105 @@ def close_rows(a: Row, b: Row, tolerance: float) -> bool:
 def _close(a: Value, b: Value, tolerance: float) -> bool:
     if a == b:
         return True
-    if not (isinstance(a, float) and isinstance(b, int | float)) and not (
-        isinstance(b, float) and isinstance(a, int)
-    ):
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return False
+    if not isinstance(a, float) and not isinstance(b, float):
         return False
     return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=tolerance)
 
 
-def _by_kind(rows: Iterable[Row]) -> dict[tuple[object, ...], list[Row]]:
-    """The numbers of each row, by what must agree exactly: every cell that is no number."""
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        kind = tuple("#" if _is_number(c) else (c,) for c in row)
-        groups[kind].append(tuple(filter(_is_number, row)))
-    return groups
+def _groups(
+    ours: Iterable[Row], theirs: Iterable[Row], tolerance: float
+) -> Iterator[tuple[list[Row], list[Row]]]:
+    """Both sides' rows, their numbers alone, by groups of which no two hold rows that are close."""
+    kinds: dict[Hashable, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((ours, theirs)):
+        for row in rows:  # every cell that is no number must agree exactly
+            kind = tuple("#" if _is_number(cell) else (cell,) for cell in row)
+            kinds[kind][side].append(tuple(filter(_is_number, row)))
+    for mine, others in kinds.values():
+        if not mine or not others or not mine[0]:
+            yield mine, others
+            continue
+        groups: dict[int, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+        labels = _labels(_scaled([*mine, *others], tolerance)).tolist()
+        for place, (label, row) in enumerate(zip(labels, [*mine, *others], strict=True)):
+            groups[label][place >= len(mine)].append(row)
+        yield from groups.values()
 
 
 def _is_number(cell: Value) -> bool:
-    """A number that SQLite can hold; a stored result may have longer ones, equal as they are."""
-    return isinstance(cell, float) or (isinstance(cell, int) and -(2**63) <= cell < 2**63)
+    """A finite number that SQLite can hold; a stored result may have longer ones, equal or not."""
+    if isinstance(cell, float):
+        return math.isfinite(cell)
+    return isinstance(cell, int) and -(2**63) <= cell < 2**63
 
 
-_Places = NDArray[np.int64]
-_Flags = NDArray[np.bool_]
+def _scaled(rows: Sequence[Row], tolerance: float) -> NDArray[np.float64]:
+    """The numbers on a scale on which close ones lie at most _REACH apart, whatever their size.
+
+    Linear where the tolerance is the larger slack, logarithmic where the relative one is.
+    """
+    numbers = np.array(rows, np.float64)
+    tolerance = max(tolerance, 1e-290)
+    size, edge = np.abs(numbers), tolerance / RELATIVE
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        far = np.sign(numbers) * (1 + np.log(size / edge)) / RELATIVE
+        return np.where(size <= edge, numbers / tolerance, far)
 
 
-class _Numbers(NamedTuple):
-    """Rows of numbers, columns side by side."""
-
-    floats: NDArray[np.float64]
-    integers: NDArray[np.int64]
-    """Exact where the number is an integer, else 0."""
-    is_float: _Flags
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> "_Numbers":
-        shape = len(rows), len(rows[0])
-        is_float = np.array([[isinstance(c, float) for c in row] for row in rows], bool)
-        whole: Any = [[0 if isinstance(c, float) else c for c in row] for row in rows]
-        floats = np.array(rows, np.float64).reshape(shape)
-        return cls(floats, np.array(whole, np.int64).reshape(shape), is_float.reshape(shape))
-
-    def at(self, places: _Places) -> "_Numbers":
-        return _Numbers(self.floats[places], self.integers[places], self.is_float[places])
-
-    def close_to(self, other: "_Numbers", tolerance: float) -> _Flags:
-        """`_close` of every cell, row by row: true where all of a row's are."""
-        a, b = self.floats, other.floats
-        one_is_float = self.is_float | other.is_float
-        with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(a - b) <= _slack(a, b, tolerance)
-        near &= np.isfinite(a) & np.isfinite(b)
-        same = (self.integers == other.integers) & ~one_is_float
-        close: _Flags = np.all(same | (one_is_float & (near | (a == b))), axis=1)
-        return close
+def _labels(scaled: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For each row the number of its group: rows of different groups are not close."""
+    labels = np.zeros(len(scaled), np.int64)
+    for column in scaled.T:
+        order = np.argsort(column, kind="stable")
+        parts = np.empty(len(column), np.int64)
+        parts[order] = np.concatenate(([0], np.cumsum(np.diff(column[order]) > _REACH)))
+        labels = np.unique(labels * (parts.max() + 1) + parts, return_inverse=True)[1]
+    return labels
 
 
-def _slack(a: Any, b: Any, tolerance: float) -> Any:
-    return np.maximum(RELATIVE * np.maximum(np.abs(a), np.abs(b)), tolerance)
+def _pair_off(ours: list[Row], theirs: list[Row], tolerance: float) -> bool:
+    """A perfect matching exists: sorted pairs first, a matching where they do not do."""
+    if len(ours) != len(theirs):
+        return False
+    together = zip(sorted(ours), sorted(theirs), strict=True)
+    if all(close_rows(a, b, tolerance) for a, b in together):
+        return True
+    if not (pairs := _close_pairs(ours, theirs, tolerance)):
+        return False
+    # Here: SciPy takes a while to import, and next to no comparison comes this far.
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    ones = np.ones(len(pairs), bool)
+    graph = csr_array((ones, tuple(zip(*pairs, strict=True))), shape=(len(ours), len(theirs)))
+    return bool((maximum_bipartite_matching(graph, perm_type="column") >= 0).all())
 
 
-class _Parted:
-    """Both sides' rows of one kind, each with the number of its group."""
-
-    def __init__(self, ours: list[Row], theirs: list[Row], tolerance: float) -> None:
-        both = _Numbers.of(ours + theirs)
-        labels = np.zeros(len(ours) + len(theirs), np.int64)
-        for column in both.floats.T:
-            parts = _parts(column, tolerance)
-            labels = np.unique(labels * (parts.max() + 1) + parts, return_inverse=True)[1]
-        cut, end = np.arange(len(ours)), np.arange(len(ours), len(labels))
-        self.ours, self.theirs = both.at(cut), both.at(end)
-        self.our_labels, self.their_labels = labels[cut], labels[end]
-        self.groups = int(labels.max()) + 1
-        self.tolerance = tolerance
-
-    def pair_off(self) -> bool:
-        """A perfect matching exists: sorted pairs first, a matching where they do not do."""
-        ours, theirs = self.our_labels, self.their_labels
-        if not np.array_equal(np.bincount(ours), np.bincount(theirs)):
-            return False
-        mine = _sorted_places(self.ours, self.our_labels)
-        other = _sorted_places(self.theirs, self.their_labels)
-        close = self.ours.at(mine).close_to(self.theirs.at(other), self.tolerance)
-        return all(
-            self._matches(mine[first], other[second])
-            for first, second in self._groups_of(
-                np.unique(self.our_labels[mine][~close]), mine, other
-            )
-        )
-
-    def cover(self) -> bool:
-        """Every row has a close one on the other side."""
-        if not np.array_equal(np.unique(self.our_labels), np.unique(self.their_labels)):
-            return False
-        mine = _sorted_places(self.ours, self.our_labels)
-        other = _sorted_places(self.theirs, self.their_labels)
-        starts = np.searchsorted(self.their_labels[other], np.arange(self.groups))
-        heads = other[starts][self.our_labels]  # any row of the group on the other side
-        alone = np.bincount(self.their_labels, minlength=self.groups)[self.our_labels] == 1
-        settled = self.ours.close_to(self.theirs.at(heads), self.tolerance) & alone
-        return all(
-            self._covers(mine[first], other[second])
-            for first, second in self._groups_of(np.unique(self.our_labels[~settled]), mine, other)
-        )
-
-    def _groups_of(
-        self, labels: _Places, mine: _Places, other: _Places
-    ) -> Iterable[tuple[slice, slice]]:
-        """Where these groups lie in the sorted places of both sides."""
-        sides = [self.our_labels[mine], self.their_labels[other]]
-        edges = [
-            (np.searchsorted(one, labels, "left"), np.searchsorted(one, labels, "right"))
-            for one in sides
-        ]
-        for (a, b), (c, d) in zip(*(zip(*pair, strict=True) for pair in edges), strict=True):
-            yield slice(a, b), slice(c, d)
-
-    def _matches(self, mine: _Places, other: _Places) -> bool:
-        # Here: SciPy takes a while to import, and next to no comparison comes this far.
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import maximum_bipartite_matching
-
-        pairs = self._close_pairs(mine, other)
-        if pairs is None:
-            return False
-        ones = np.ones(len(pairs[0]), bool)
-        graph = csr_array((ones, pairs), shape=(len(mine), len(other)))
-        return bool((maximum_bipartite_matching(graph, perm_type="column") >= 0).all())
-
-    def _covers(self, mine: _Places, other: _Places) -> bool:
-        pairs = self._close_pairs(mine, other)
-        if pairs is None:
-            return False
-        found = zip(pairs, (mine, other), strict=True)
-        return all(len(np.unique(places)) == len(side) for places, side in found)
-
-    def _close_pairs(self, mine: _Places, other: _Places) -> tuple[_Places, _Places] | None:
-        """Positions in both lists of the rows close to each other; None where they are too many."""
-        ours, theirs = self.ours.at(mine), self.theirs.at(other)
-        with np.errstate(invalid="ignore"):  # infinities are a group of their own
-            widest = int(np.argmax(np.nan_to_num(np.ptp(theirs.floats, axis=0))))
-        keys, wanted = theirs.floats[:, widest], ours.floats[:, widest]
-        order = np.argsort(keys, kind="stable")
-        # Twice: the relative slack counts the larger side.
-        slack = 2 * _slack(wanted, wanted, self.tolerance)
-        with np.errstate(invalid="ignore", over="ignore"):
-            first = np.searchsorted(keys[order], wanted - slack, "left")
-            last = np.searchsorted(keys[order], wanted + slack, "right")
-        infinite = ~np.isfinite(wanted)
-        first[infinite], last[infinite] = 0, len(other)
-        sizes = last - first
-        if sizes.sum() > PAIRS:
-            return None
-        one = np.repeat(np.arange(len(mine)), sizes)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        two = order[np.repeat(first, sizes) + within]
-        close = ours.at(one).close_to(theirs.at(two), self.tolerance)
-        return one[close], two[close]
+def _cover_each_other(ours: list[Row], theirs: list[Row], tolerance: float) -> bool:
+    pairs = _close_pairs(ours, theirs, tolerance)
+    return (len({a for a, _ in pairs}), len({b for _, b in pairs})) == (len(ours), len(theirs))
 
 
-def _parts(column: NDArray[np.float64], tolerance: float) -> _Places:
-    """For each number the part it lies in: numbers of different parts are not close."""
-    order = np.argsort(column, kind="stable")
-    ranked = column[order]
-    before, after = ranked[:-1], ranked[1:]
-    with np.errstate(invalid="ignore", over="ignore"):
-        # A little more than the slack, so that no rounding parts what is close.
-        apart = after - before > _slack(before, after, tolerance) * (1 + 1e-6)
-    apart |= np.isinf(before) != np.isinf(after)
-    parts = np.empty(len(column), np.int64)
-    parts[order] = np.concatenate(([0], np.cumsum(apart)))
-    return parts
+def _close_pairs(ours: list[Row], theirs: list[Row], tolerance: float) -> list[tuple[int, int]]:
+    """Places in both lists of the rows close to each other; none where they are more than PAIRS."""
+    if len(ours) * len(theirs) <= _FEW_PAIRS or not ours[0]:
+        near: Iterable[Iterable[int]] = [range(len(theirs))] * len(ours)
+    else:
+        from scipy.spatial import cKDTree
 
-
-def _sorted_places(rows: _Numbers, labels: _Places) -> _Places:
-    """The rows' places by group, and within it by their numbers."""
-    return np.lexsort((*rows.floats.T[::-1], labels))
+        tree = cKDTree(_scaled(theirs, tolerance), balanced_tree=False)
+        points = _scaled(ours, tolerance)
+        if tree.query_ball_point(points, _REACH, p=np.inf, return_length=True).sum() > PAIRS:
+            return []
+        near = tree.query_ball_point(points, _REACH, p=np.inf)
+    return [
+        (place, other)
+        for place, others in enumerate(near)
+        for other in others
+        if close_rows(ours[place], theirs[other], tolerance)
+    ]
 
 
 # Named, versioned comparisons of a predicted result with its gold (CONTRACT 8).
