@@ -116,15 +116,16 @@ class Draft:
 
     def copied(self) -> "Draft":
         """A draft of its own with the same rows asked for."""
-        fields: dict[str, Any] = vars(self)
-        return Draft(**{k: list(v) if isinstance(v, list) else v for k, v in fields.items()})
+        lists: dict[str, Any] = {k: list(v) for k, v in vars(self).items() if isinstance(v, list)}
+        return replace(self, **lists)
 
     def finished(self) -> Frame:
         """The frame, each wish in it once."""
         fields: dict[str, Any] = vars(self) | {"sources": tuple(self.sources)}
-        return Frame(
-            **{k: tuple(dict.fromkeys(v)) if isinstance(v, list) else v for k, v in fields.items()}
-        )
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = tuple(dict.fromkeys(value))
+        return Frame(**fields)
 
 
 # What scalar functions, aggregates and windows make of a column.
