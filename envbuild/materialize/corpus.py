@@ -87,8 +87,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     """Position within the source: the catalogue's order."""
-    record: DatabaseRecord
-    file: str
+    record: DatabaseRecord | None = None
+    reject: Reject | None = None
+    """What the reader could not read: then there is nothing to build."""
+    file: str = ""
     """Relative to the corpus folder."""
 
 
@@ -106,15 +108,9 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     """The corpus folder."""
     part: str
-    """File that says the unit is done, with what came of it; relative to `root`."""
-    entries: tuple[Entry | Outcome, ...]
-    """Outcomes stand for what the reader itself could not read."""
+    """File that says the unit is done, with what came of it."""
+    entries: tuple[Entry, ...]
     link: bool
-
-    @property
-    def part_path(self) -> Path:
-        """Where the part file stands."""
-        return Path(self.root) / self.part
 
 
 def build_corpus(
@@ -167,7 +163,7 @@ def build_corpus(
         units = iter_units(
             source.databases(), root, shard=shard, link=link, limit=limit, split=split
         )
-        missing = (unit for unit in units if not unit.part_path.is_file())
+        missing = (unit for unit in units if not Path(unit.part).is_file())
         for built in run_shards(
             build_unit, missing, workers=workers, engine=engine, on_crash=build_unit_singly
         ):
@@ -238,34 +234,33 @@ def iter_units(
 
     Of several shards only the own one is cut; file names are given over all of them.
     """
-    names = FileNames()
-    entries: list[Entry | Outcome] = []
-    size = number = taken = 0
-
-    def unit() -> Unit:
-        part = f"{PARTS_FOLDER}/{shard[0]}-of-{shard[1]}/{number:06}.msgpack"
-        return Unit(root=str(root), part=part, entries=tuple(entries), link=link)
-
+    taken: set[str] = set()
+    own = root / PARTS_FOLDER / f"{shard[0]}-of-{shard[1]}"
+    entries: list[Entry] = []
+    size = number = databases_taken = 0
     for index, record in enumerate(databases):
-        if isinstance(record, Reject):
-            if shard_of(record.db_id, shard[1]) == shard[0]:
-                entries.append(Outcome(index=index, reject=record))
-            continue
-        if split is not None and record.split not in ("", split):
-            continue
-        if limit is not None and taken >= limit:
-            break
-        taken += 1
-        name = names.claim(record.db_id)
+        file = ""
+        if not isinstance(record, Reject):
+            if split is not None and record.split not in ("", split):
+                continue
+            if limit is not None and databases_taken >= limit:
+                break
+            databases_taken += 1
+            name = claim_name(record.db_id, taken)
+            file = f"databases/{name}/{name}.sqlite"
         if shard_of(record.db_id, shard[1]) != shard[0]:
             continue
-        file = f"databases/{name}/{name}.sqlite"
+        if isinstance(record, Reject):
+            entries.append(Entry(index=index, reject=record))
+            continue
         entries.append(Entry(index=index, record=record, file=file))
         size += len(record.payload) + len(record.ddl)
         if size >= UNIT_BYTES or len(entries) >= UNIT_DATABASES:
-            yield unit()
+            part = str(own / f"{number:06}.msgpack")
+            yield Unit(root=str(root), part=part, entries=tuple(entries), link=link)
             entries, size, number = [], 0, number + 1
-    yield unit()
+    part = str(own / f"{number:06}.msgpack")
+    yield Unit(root=str(root), part=part, entries=tuple(entries), link=link)
 
 
 def build_unit(unit: Unit) -> int:
@@ -281,18 +276,17 @@ def build_unit_singly(unit: Unit, reason: str) -> int:
 
     The one that kills its process becomes a Reject `worker_died`; the others are built.
     """
+    singles = [msgspec.structs.replace(unit, entries=(entry,)) for entry in unit.entries]
 
     def died(single: Unit, why: str) -> Outcome:
-        (entry,) = single.entries
-        return _rejected(entry, "worker_died", why or reason)
+        return _failed(single.entries[0], "worker_died", why or reason)
 
-    singles = [msgspec.structs.replace(unit, entries=(entry,)) for entry in unit.entries]
     # two workers, since one would run in this process
     return _finish(unit, list(run_shards(_build_single, singles, workers=2, on_crash=died)))
 
 
 def _finish(unit: Unit, outcomes: list[Outcome]) -> int:
-    write_bytes(unit.part_path, msgspec.msgpack.encode(outcomes))
+    write_bytes(Path(unit.part), msgspec.msgpack.encode(outcomes))
     return len(outcomes)
 
 
@@ -300,9 +294,9 @@ def _build_single(unit: Unit) -> Outcome:
     return _build(unit.entries[0], unit)
 
 
-def _build(entry: Entry | Outcome, unit: Unit) -> Outcome:
-    if isinstance(entry, Outcome):
-        return entry
+def _build(entry: Entry, unit: Unit) -> Outcome:
+    if entry.record is None:
+        return Outcome(index=entry.index, reject=entry.reject)
     path = Path(unit.root) / entry.file
     remove_temporary(path.parent)
     gc.disable()  # a payload is millions of small objects and no cycle
@@ -311,17 +305,16 @@ def _build(entry: Entry | Outcome, unit: Unit) -> Outcome:
     except CorpusError as e:
         if path.parent.is_dir():
             path.parent.rmdir()
-        return _rejected(entry, e.reason, e.detail)
+        return _failed(entry, e.reason, e.detail)
     finally:
         gc.enable()
     database = msgspec.structs.replace(built.database, sqlite_file=entry.file)
     return Outcome(index=entry.index, built=msgspec.structs.replace(built, database=database))
 
 
-def _rejected(entry: Entry | Outcome, reason: str, detail: str) -> Outcome:
-    if isinstance(entry, Outcome):
-        return entry
-    reject = Reject(db_id=entry.record.db_id, kind="database", reason=reason, detail=detail)
+def _failed(entry: Entry, reason: str, detail: str) -> Outcome:
+    db_id = entry.record.db_id if entry.record else ""
+    reject = Reject(db_id=db_id, kind="database", reason=reason, detail=detail)
     return Outcome(index=entry.index, reject=reject)
 
 
@@ -338,7 +331,8 @@ def _assemble(root: Path, source: Source, *, split: str | None, limited: bool) -
     not offered instead of refused. Parts are read once a file, one at a time.
     """
     counts: Counter[str] = Counter(dict.fromkeys((*_COUNTED, *_SUMMED), 0))
-    sorter = _QuestionSorter(split=split, limited=limited)
+    built: set[str] = set()
+    failed: set[str] = set()
     for outcome in _outcomes(root):
         if outcome.built is not None:
             row = outcome.built.database
@@ -347,44 +341,75 @@ def _assemble(root: Path, source: Source, *, split: str | None, limited: bool) -
                     f"{root / row.sqlite_file} is gone since it was built: remove "
                     f"{root / PARTS_FOLDER} and run again"
                 )
-            sorter.built.add(row.db_id)
+            built.add(row.db_id)
             counts["databases"] += 1
             counts.update({name: getattr(row, name) for name in _SUMMED})
             counts["description_files"] += outcome.built.description_files
             counts["undecodable_cells"] += sum(t.undecodable_cells for t in outcome.built.tables)
         elif outcome.reject is not None:
-            sorter.failed.add(outcome.reject.db_id)
+            failed.add(outcome.reject.db_id)
             counts["failed"] += 1
+    refused: list[Reject] = []
     reasons: Counter[str] = Counter()
+    known, outside = built | failed, 0
+
+    def questions() -> Iterator[Question]:
+        """Every question offered is taken, refused for a reason, or outside and counted."""
+        nonlocal outside
+        seen: set[int] = set()
+        for question in source.questions():
+            other_split = split is not None and getattr(question, "split", "") not in ("", split)
+            if other_split or (limited and question.db_id not in known):
+                outside += 1
+            elif isinstance(question, Reject):
+                refused.append(question)
+            elif reason := _refusal(question, built, failed, seen):
+                reject = Reject(
+                    db_id=question.db_id,
+                    question_id=question.question_id,
+                    kind="question",
+                    reason=reason,
+                    detail=question.style,
+                )
+                refused.append(reject)
+            else:
+                yield question
 
     def rejects() -> Iterator[Reject]:
         for outcome in _outcomes(root):
             yield from outcome.built.rejects if outcome.built else ()
             yield from (outcome.reject,) if outcome.reject else ()
-        yield from sorter.refused
-
-    def counted() -> Iterator[Reject]:
-        for reject in rejects():
-            reasons[reject.reason] += 1
-            yield reject
+        yield from refused
 
     def write(name: str, record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> int:
         named = (msgspec.structs.replace(row, corpus=root.name) for row in rows)
         path = root / f"{name}.parquet"
         return write_records(path, named, arrow_schema(record), group=_GROUP_ROWS)
 
-    built = (o.built.database for o in _outcomes(root) if o.built)
-    write("databases", DatabaseRow, built)
+    write("databases", DatabaseRow, (o.built.database for o in _outcomes(root) if o.built))
     write("tables", TableRow, (t for o in _outcomes(root) if o.built for t in o.built.tables))
-    questions = write("questions", Question, sorter.taken(source.questions()))
-    write("rejects", Reject, counted())
+    taken = write("questions", Question, questions())
+    write("rejects", Reject, (r for r in rejects() if not reasons.update((r.reason,))))
     return {
         **counts,
-        "questions": questions,
-        "questions_refused": len(sorter.refused),
-        "questions_outside": sorter.outside,
+        "questions": taken,
+        "questions_refused": len(refused),
+        "questions_outside": outside,
         "rejects": dict(sorted(reasons.items())),
     }
+
+
+def _refusal(question: Question, built: set[str], failed: set[str], seen: set[int]) -> str:
+    """The reason why a question is not taken; empty where it is, and then it is among the seen."""
+    if question.db_id not in built:
+        if not question.db_id:
+            return "missing_db_id"
+        return "database_not_built" if question.db_id in failed else "unknown_db_id"
+    key = hash((question.question_id, question.style))
+    if key in seen:
+        return "duplicate_question_id"
+    seen.add(key)
+    return ""
 
 
 def _outcomes(root: Path) -> Iterator[Outcome]:
@@ -398,69 +423,17 @@ def _outcomes(root: Path) -> Iterator[Outcome]:
     return heapq.merge(*map(of_shard, shards), key=lambda outcome: outcome.index)
 
 
-class _QuestionSorter:
-    """Every question offered is taken or refused; the refused ones carry their reason."""
+def claim_name(db_id: str, taken: set[str]) -> str:
+    """The database's file name: the db_id itself where that is safe and not among the `taken`
+    ones, else a safe form with its digest; adds it to them.
 
-    def __init__(self, *, split: str | None, limited: bool) -> None:
-        self.built: set[str] = set()
-        self.failed: set[str] = set()
-        self.refused: list[Reject] = []
-        self.outside = 0
-        self._split, self._limited = split, limited
-        self._seen: set[int] = set()
-
-    def taken(self, offered: Iterable[Question | Reject]) -> Iterator[Question]:
-        for question in offered:
-            split = "" if isinstance(question, Reject) else question.split
-            if self._is_outside(question.db_id, split):
-                self.outside += 1
-            elif isinstance(question, Reject):
-                self.refused.append(question)
-            elif reason := self._reason(question):
-                reject = Reject(
-                    db_id=question.db_id,
-                    question_id=question.question_id,
-                    kind="question",
-                    reason=reason,
-                    detail=question.style,
-                )
-                self.refused.append(reject)
-            else:
-                yield question
-
-    def _is_outside(self, db_id: str, split: str) -> bool:
-        if self._split is not None and split not in ("", self._split):
-            return True
-        return self._limited and db_id not in self.built and db_id not in self.failed
-
-    def _reason(self, question: Question) -> str:
-        if question.db_id not in self.built:
-            if not question.db_id:
-                return "missing_db_id"
-            return "database_not_built" if question.db_id in self.failed else "unknown_db_id"
-        key = hash((question.question_id, question.style))
-        if key in self._seen:
-            return "duplicate_question_id"
-        self._seen.add(key)
-        return ""
-
-
-class FileNames:
-    """Gives each db_id its file name; the first of two that differ only in case keeps its own.
-
-    Ask in the source's order: the same db_ids in the same order get the same names.
+    Of two that differ only in case the first keeps its own, so ask in the source's order.
     """
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def claim(self, db_id: str) -> str:
-        """The db_id itself where that is safe and free, else a safe form with its digest."""
-        name = safe_name(db_id)
-        if _folded(name) in self._taken:
-            name = _with_digest(name, db_id)
-        self._taken.add(_folded(name))
-        return name
+    name = safe_name(db_id)
+    if _folded(name) in taken:
+        name = _with_digest(name, db_id)
+    taken.add(_folded(name))
+    return name
 
 
 def safe_name(db_id: str) -> str:

@@ -1,7 +1,6 @@
 """One table's payload rows into the table: fast where they are plain, exact where they are not."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -17,7 +16,7 @@ from envbuild.materialize.values import (
     changed_cells,
     fixed_defaults,
 )
-from envbuild.records.corpus import Column, Reject, Table
+from envbuild.records.corpus import Reject, Table
 from envbuild.records.execution import Row
 from envbuild.sql.connect import Connection
 from envbuild.sql.files.create import LARGEST_ID, ids_left, insert_rows, insert_sql
@@ -44,12 +43,13 @@ class TableLoad:
             for c in self._loaded
         }
         self._fixed = fixed_defaults(self._loaded)
+        self._by_name = {fold_name(column.name): column for column in table.columns}
+        keyed = [column for column in table.columns if column.primary_key]
+        is_id = len(keyed) == 1 and keyed[0].type.upper() == "INTEGER"
+        self._id_column = keyed[0].name if is_id else None
+        """The column that is the row id itself."""
         self._columns_noted: dict[tuple[str, str], tuple[int, str, int]] = {}
         """(reason, column) -> place of its one note in `rejects`, the first cell, how many."""
-
-    @cached_property
-    def _by_name(self) -> dict[str, Column]:
-        return {fold_name(column.name): column for column in self.table.columns}
 
     def load(self, connection: Connection, given: PayloadTable) -> None:
         """Inserts what the table takes. Raises OSError for a full disk."""
@@ -83,23 +83,14 @@ class TableLoad:
             return False
         if not PLAIN_TYPES.issuperset(map(type, first.values())):
             return False
-        exact = self._loadable.issuperset(first)
-        if set(map(len, rows)) != {len(first)} or not (exact or self._all_loadable(first)):
+        if set(map(len, rows)) != {len(first)} or not self._loadable.issuperset(first):
             return False
         try:
             values = list(map(_pick(list(first)), rows))
         except KeyError:
             return False
-        names = list(first) if exact else [self._by_name[fold_name(k)].name for k in first]
-        self._insert(connection, names, values, range(len(rows)))
+        self._insert(connection, list(first), values, range(len(rows)))
         return True
-
-    def _all_loadable(self, keys: dict[str, Any]) -> bool:
-        folded = {fold_name(key) for key in keys}
-        return len(folded) == len(keys) and all(
-            (column := self._by_name.get(name)) is not None and not column.generated
-            for name in folded
-        )
 
     def _load_objects(
         self, connection: Connection, rows: Sequence[_Positioned], packed: bool
@@ -184,7 +175,8 @@ class TableLoad:
                 self._note_column("fixed_default", name, positions[0], said, len(values))
         if self._may_run_out_of_ids(connection, names, values):
             for row, position in zip(values, positions, strict=True):
-                if _lacks_id(row, names, self._id_column) and not self._ids_left(connection):
+                cells: dict[str | None, Any] = dict(zip(names, row, strict=True))
+                if cells.get(self._id_column) is None and not self._ids_left(connection):
                     self._refuse(position, "no_id_left", "the largest id is taken")
                 else:
                     self._insert_all(connection, names, [row], [position], as_text)
@@ -218,12 +210,6 @@ class TableLoad:
                 position = positions[changed.position]
                 self._note_column("changed_by_affinity", name, position, said, changed.cells)
 
-    @cached_property
-    def _id_column(self) -> str | None:
-        """The column that is the row id itself."""
-        keyed = [column for column in self.table.columns if column.primary_key]
-        return keyed[0].name if len(keyed) == 1 and keyed[0].type.upper() == "INTEGER" else None
-
     def _ids_left(self, connection: Connection) -> int:
         return ids_left(connection, self.table.name, [c.name for c in self.table.columns])
 
@@ -233,13 +219,12 @@ class TableLoad:
         """Whether some row without an id may come after the largest id."""
         if self.table.without_rowid:
             return False
-        given: Sequence[Any] = ()
+        given: list[Any] = [None]
         if self._id_column in names:
             given = list(map(itemgetter(names.index(self._id_column)), values))
-            if None not in given:
-                return False
-        free = self._ids_left(connection)
-        return free < len(values) or any(_is_near_the_largest(i, len(values)) for i in given)
+        return None in given and (
+            self._ids_left(connection) < len(values) or any(map(_is_huge, given))
+        )
 
     def _note_column(self, reason: str, name: str, position: int, detail: str, cells: int) -> None:
         """One note a column and reason: its first cell, and how many there are."""
@@ -286,16 +271,14 @@ def _pick(keys: list[str]) -> Callable[[dict[str, Any]], Row]:
     return itemgetter(*keys)
 
 
-def _lacks_id(row: Row, names: Sequence[str], column: str | None) -> bool:
-    return column not in names or row[names.index(column)] is None
-
-
-def _is_near_the_largest(value: Any, rows: int) -> bool:
-    """Whether `rows` more ids may lead past the largest from this one, in whatever type."""
+def _is_huge(value: Any) -> bool:
+    """Whether ids that count on from this one, of whatever type, may reach the largest."""
     try:
-        return float(value) >= float(LARGEST_ID - rows - 1024)
-    except (TypeError, ValueError, OverflowError):  # no number; past a float, so past every id
-        return isinstance(value, int)
+        return float(value) >= LARGEST_ID // 2
+    except OverflowError:
+        return True
+    except (TypeError, ValueError):
+        return False
 
 
 def _shape(prepared: tuple[int, list[str], Row]) -> tuple[tuple[str, ...], tuple[bool, ...]]:

@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -61,11 +62,6 @@ def _replace_surrogates(text: str, report: Report) -> str:
 
 
 _MOMENT = "'1970-01-01 00:00:00'"
-_CHANGING = re.compile(
-    r"\bCURRENT_(?:TIMESTAMP|DATE|TIME)\b|\bRANDOM(?:BLOB)?\s*\(|'now'"
-    r"|\b(?:DATE|TIME|DATETIME|JULIANDAY|UNIXEPOCH)\s*\(\s*\)",
-    re.IGNORECASE,
-)
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _WRITTEN = (
     (r"\bCURRENT_TIMESTAMP\b", _MOMENT),
@@ -76,42 +72,35 @@ _WRITTEN = (
     (r"\bRANDOM\s*\(\s*\)", "0"),
     (r"\bRANDOMBLOB\s*\(", "zeroblob("),
 )
+"""What changes from build to build in a default, and what is evaluated in its place."""
 
 
 def fixed_defaults(columns: Iterable[Column]) -> dict[str, Value]:
-    """Column -> the value for its default, where that would change from build to build."""
-    return {
-        column.name: _evaluated(column.default)
-        for column in columns
-        if column.default is not None
-        and _CHANGING.search(column.default)
-        and not _TEXT.fullmatch(column.default)
-    }
+    """Column -> the value for its default, where that would change from build to build.
+
+    None where SQLite does not take the default: then no row could have it.
+    """
+    fixed: dict[str, Value] = {}
+    for column in columns:
+        default = written = column.default or ""
+        for pattern, replacement in _WRITTEN:
+            written = re.sub(pattern, replacement, written, flags=re.IGNORECASE)
+        if written == default or _TEXT.fullmatch(default):
+            continue
+        with closing(open_private()) as connection:
+            try:
+                ((fixed[column.name],),) = connection.execute(f"SELECT {written}").fetchall()
+            except SQLiteError:
+                fixed[column.name] = None
+    return fixed
 
 
-def _evaluated(default: str) -> Value:
-    """None where SQLite does not take the default: then no row could have it."""
-    for pattern, written in _WRITTEN:
-        default = re.sub(pattern, written, default, flags=re.IGNORECASE)
-    connection = open_private()
-    try:
-        ((value,),) = connection.execute(f"SELECT {default}").fetchall()
-    except SQLiteError:
-        return None
-    finally:
-        connection.close()
-    return value
-
-
-_NUMBER = r"[ \t\n\v\f\r]*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[ \t\n\v\f\r]*"
-_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
-# between NULs: a number in text, but no plain one of at most 15 digits, which every type keeps;
-# dates and times, which most such columns hold, are told by their first sign: ten times cheaper
-_SUSPECT = re.compile(
-    r"\0(?!\d{1,4}[-/:])(?!-?(?:0|[1-9]\d{0,14})\0|-?(?:0|[1-9]\d{0,6})\.\d{1,8}\0)"
-    + rf"({_NUMBER})(?=\0)",
-    re.ASCII,
+_NUMBER = re.compile(
+    r"[ \t\n\v\f\r]*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[ \t\n\v\f\r]*", re.ASCII
 )
+_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
+_SURE_DIGITS = 15
+"""A plain number of as many characters is the same in every type."""
 _EXACT = range(-(2**53), 2**53 + 1)
 """Integers that a float holds, all of them."""
 
@@ -140,47 +129,32 @@ def affinity_of(declared: str) -> str:
 
 
 def changed_cells(values: Sequence[Any], affinity: str) -> Changed | None:
-    """What a numeric column stores otherwise than given; None where it is nothing."""
-    kinds = set(map(type, values))
-    if str not in kinds and not (affinity == "real" and int in kinds):
+    """What a numeric column stores otherwise than given; None where it is nothing.
+
+    A number in text is stored as a number, and is the same only where it was written plainly.
+    """
+    suspects: set[Any] = {
+        value
+        for value in values
+        if type(value) is str
+        and _NUMBER.fullmatch(value)
+        and not (len(value) <= _SURE_DIGITS and _PLAIN.fullmatch(value))
+    }
+    if affinity == "real":
+        suspects |= {v for v in values if type(v) is int and v in INT64 and v not in _EXACT}
+    if not suspects:
         return None
-    suspects = _suspects(values, kinds, affinity)
-    stored = dict(_stored_otherwise(suspects, affinity)) if suspects else {}
-    places = [i for i, value in enumerate(values) if value in stored] if stored else []
+    cast = f"SELECT CAST(? AS {'REAL' if affinity == 'real' else 'NUMERIC'})"
+    with closing(open_private()) as connection:
+        stored = {given: connection.execute(cast, (given,)).fetchall()[0][0] for given in suspects}
+    changed = {given for given in suspects if not _is_same(given, stored[given])}
+    places = [place for place, value in enumerate(values) if value in changed]
     if not places:
         return None
     first = values[places[0]]
     return Changed(places[0], first, stored[first], len(places))
 
 
-def _suspects(values: Sequence[Any], kinds: set[type], affinity: str) -> set[Any]:
-    found: set[Any] = set()
-    if str in kinds:
-        texts = values if len(kinds) == 1 else [v for v in values if type(v) is str]
-        found.update(_SUSPECT.findall("\0" + "\0".join(texts) + "\0"))
-    if affinity == "real" and int in kinds:
-        found.update(v for v in values if type(v) is int and v not in _EXACT)
-    return found
-
-
-def _stored_otherwise(suspects: set[Any], affinity: str) -> Iterator[tuple[Any, Any]]:
-    connection = open_private()
-    try:
-        connection.execute(f"CREATE TABLE t(v {affinity})")
-        for value in suspects:
-            if not isinstance(value, int) or -(2**63) <= value < 2**63:
-                connection.execute("DELETE FROM t")
-                connection.execute("INSERT INTO t VALUES (?)", (value,))
-                ((stored,),) = connection.execute("SELECT v FROM t")
-                if not _is_same(value, stored):
-                    yield value, stored
-    finally:
-        connection.close()
-
-
-def _is_same(given: Any, stored: Any) -> bool:
-    if type(given) is type(stored):
-        return bool(given == stored)
-    if isinstance(given, str) and not _PLAIN.fullmatch(given):
-        return False
-    return Decimal(str(given)) == Decimal(str(stored))
+def _is_same(given: str | int, stored: Value) -> bool:
+    plain = isinstance(given, int) or _PLAIN.fullmatch(given) is not None
+    return plain and Decimal(given) == Decimal(str(stored))

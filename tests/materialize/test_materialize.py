@@ -20,10 +20,10 @@ from envbuild.corpora.source import read_source
 from envbuild.errors import ConfigurationError, OutputError
 from envbuild.materialize.corpus import (
     CorpusSummary,
-    FileNames,
     build_corpus,
     build_unit,
     build_unit_singly,
+    claim_name,
     iter_units,
 )
 from envbuild.materialize.pack import pack_databases
@@ -191,7 +191,7 @@ def test_hostile_names_stay_inside_and_apart(tmp_path: Path) -> None:
     inside = (tmp_path / "out" / "odd" / "databases").resolve()
     assert all(file.resolve().parent.parent == inside for file in files)
     assert len({file.name.casefold() for file in files}) == len(hostile)
-    assert FileNames().claim("california_schools") == "california_schools"
+    assert claim_name("california_schools", set()) == "california_schools"
 
 
 def test_an_unwritable_or_full_place_is_one_sentence(tmp_path: Path) -> None:
