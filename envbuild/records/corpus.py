@@ -48,9 +48,7 @@ class ForeignKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
     def render(self) -> str:
         """`child.col -> parent.col`; composite columns in parentheses."""
-        return f"{_side(self.child, self.child_columns)} -> " + _side(
-            self.parent, self.parent_columns
-        )
+        return render_key(self.child, self.child_columns, self.parent, self.parent_columns)
 
 
 class MissingParent(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -90,10 +88,18 @@ class SampledSchema(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
-def _side(table: str, columns: tuple[str, ...]) -> str:
-    if len(columns) == 1:
-        return f"{table}.{columns[0]}"
-    return f"{table}.({', '.join(columns)})"
+def render_key(
+    child: str, child_columns: tuple[str, ...], parent: str, parent_columns: tuple[str, ...]
+) -> str:
+    """`child.col -> parent.col`; a table alone where no columns are given."""
+
+    def side(table: str, columns: tuple[str, ...]) -> str:
+        names = ", ".join(columns)
+        if len(columns) > 1:
+            return f"{table}.({names})"
+        return f"{table}.{names}" if columns else table
+
+    return f"{side(child, child_columns)} -> {side(parent, parent_columns)}"
 
 
 EVALUATION_SPLITS = ("dev", "mini_dev", "test", "val", "validation")

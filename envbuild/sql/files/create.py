@@ -1,4 +1,8 @@
-"""A new SQLite file while it is being filled: nothing acts on rows, every refusal is reported."""
+"""A new SQLite file while it is being filled: nothing acts on rows, every refusal is reported.
+
+Foreign keys and CHECKs are off, the journal stays in memory, and the rows go in as one
+transaction. Statements come from strangers: they may create and fill tables, and nothing else.
+"""
 
 import errno
 import operator
@@ -12,12 +16,6 @@ import apsw
 from envbuild.records.execution import Row
 from envbuild.sql.connect import Connection, quote_name
 
-# A new SQLite file while it is being filled: nothing acts on the rows, nothing reaches outside.
-#
-# Foreign keys and CHECKs are off, the journal stays in memory, and the rows go in as one
-# transaction. Statements come from strangers: they may create and fill tables, and nothing else.
-
-
 DDL_STEPS = 200_000_000
 """VM steps that one statement of the DDL may take: `CREATE TABLE … AS` may be any query."""
 _STEPS_A_CHECK = 100_000
@@ -28,10 +26,6 @@ _FORBIDDEN = frozenset(
         apsw.SQLITE_PRAGMA,
         apsw.SQLITE_TRANSACTION,
         apsw.SQLITE_SAVEPOINT,
-    )
-)
-_TEMPORARY = frozenset(
-    (
         apsw.SQLITE_CREATE_TEMP_TABLE,
         apsw.SQLITE_CREATE_TEMP_INDEX,
         apsw.SQLITE_CREATE_TEMP_TRIGGER,
@@ -70,13 +64,19 @@ def run_statement(connection: Connection, sql: str) -> int:
     fill tables of this database. So is one that inserts a row where the largest id is taken, since
     SQLite may pick its id at random. Raises OSError for a full disk.
     """
-    ids = _Ids()
+    inserted: dict[str, bool] = {}
+    """Table -> whether the last row inserted into it has the largest id."""
+
+    def note(operation: int, database: str, table: str, row_id: int) -> None:
+        if operation == apsw.SQLITE_INSERT:
+            inserted[table] = row_id == LARGEST_ID
+
     checks = iter(range(DDL_STEPS // _STEPS_A_CHECK))
     before = connection.total_changes()
     runs_query = _runs_query(sql)
     if runs_query:  # one that is interrupted rolls back all of its transaction
         connection.execute("COMMIT; BEGIN")
-        connection.set_update_hook(ids.note)
+        connection.set_update_hook(note)
     connection.authorizer = _authorize
     connection.set_progress_handler(lambda: next(checks, None) is None, _STEPS_A_CHECK)
     try:
@@ -84,7 +84,8 @@ def run_statement(connection: Connection, sql: str) -> int:
     except apsw.AuthError:
         raise RefusedStatementError("not a statement of a schema", denied=True) from None
     except _DISK as e:
-        if isinstance(e, apsw.FullError) and ids.ran_out(connection):
+        ids = _numbers(connection, _COUNTERS) if _has_counters(connection) else []
+        if isinstance(e, apsw.FullError) and (LARGEST_ID in ids or any(inserted.values())):
             raise RefusedStatementError(_NO_ID_LEFT) from None
         raise disk_error(connection, e) from e
     except (apsw.Error, ValueError) as e:  # a ValueError: a NUL or a lone surrogate within
@@ -95,44 +96,11 @@ def run_statement(connection: Connection, sql: str) -> int:
         connection.set_update_hook(None)
         if runs_query and not connection.in_transaction:
             connection.execute("BEGIN")
-    if ids.at_random(connection):
+    others = [table for table, is_largest in inserted.items() if not is_largest]
+    if any(ids_left(connection, table, ()) == 0 for table in others):  # SQLite may have drawn one
         connection.execute("ROLLBACK; BEGIN")
         raise RefusedStatementError(_NO_ID_LEFT)
     return connection.total_changes() - before
-
-
-class _Ids:
-    """The ids of the rows that one statement inserts, as far as they concern the largest."""
-
-    def __init__(self) -> None:
-        self._after: dict[str, bool] = {}
-        """Table -> whether a row came after the one with the largest id; absent: it was not met."""
-        self._others: set[str] = set()
-
-    def note(self, operation: int, database: str, table: str, row_id: int) -> None:
-        """Hears of every row, whatever is done to it."""
-        if operation != apsw.SQLITE_INSERT:
-            return
-        if row_id == LARGEST_ID:
-            self._after[table] = False
-        elif table in self._after:
-            self._after[table] = True
-        else:
-            self._others.add(table)
-
-    def at_random(self, connection: Connection) -> bool:
-        """Whether a row was inserted after the one with the largest id: its own may be random."""
-        return any(self._after.values()) or any(
-            ids_left(connection, table, ()) == 0 for table in self._others - self._after.keys()
-        )
-
-    def ran_out(self, connection: Connection) -> bool:
-        """Whether an AUTOINCREMENT counter is at its end."""
-        counters = "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'"
-        if self._after or not connection.execute(counters).fetchall():
-            return bool(self._after)
-        spent = f"SELECT 1 FROM main.sqlite_sequence WHERE seq = {LARGEST_ID}"
-        return bool(connection.execute(spent).fetchall())
 
 
 def finish(connection: Connection) -> None:
@@ -152,10 +120,18 @@ def ids_left(connection: Connection, table: str, columns: Sequence[str]) -> int:
     taken = [0]
     if row_id := row_id_name(columns):
         taken += _numbers(connection, f"SELECT max({row_id}) FROM main.{quote_name(table)}")
-    if _numbers(connection, "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'"):
-        counter = "SELECT seq FROM main.sqlite_sequence WHERE name = ?"
-        taken += _numbers(connection, counter, (table,))
+    if _has_counters(connection):
+        taken += _numbers(connection, f"{_COUNTERS} WHERE name = ?", (table,))
     return LARGEST_ID - max(taken)
+
+
+_COUNTERS = "SELECT seq FROM main.sqlite_sequence"
+
+
+def _has_counters(connection: Connection) -> bool:
+    return bool(
+        _numbers(connection, "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'")
+    )
 
 
 def row_id_name(columns: Sequence[str]) -> str | None:
@@ -178,18 +154,15 @@ def disk_error(connection: Connection, error: apsw.Error) -> OSError:
 def _runs_query(sql: str) -> bool:
     """Whether it may take long: plain words, since a regular expression costs more than CREATE."""
     lower = sql.lower()
-    return (
-        "select" in lower
-        or "insert into" in lower
-        or "replace into" in lower
-        or lower.lstrip().startswith(("insert", "replace", "update", "delete"))
-    )
+    words = ("select", "insert into", "replace into", "delete from")
+    starts = ("insert", "replace", "update", "delete")
+    return any(word in lower for word in words) or lower.lstrip().startswith(starts)
 
 
 def _authorize(
     action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
 ) -> int:
-    if action in _FORBIDDEN or action in _TEMPORARY:
+    if action in _FORBIDDEN:
         return apsw.SQLITE_DENY
     if action == apsw.SQLITE_FUNCTION and (second or "").lower() == "load_extension":
         return apsw.SQLITE_DENY
@@ -251,42 +224,31 @@ def insert_rows(
         except Exception as e:  # noqa: BLE001 - what is no refusal is raised again below
             if operator.length_hint(remaining) == left:
                 # it did not compile: no row was taken, and none ever would be
-                yield from _all_refused(connection, e, len(rows) - left, len(rows))
+                _raise_unless_refusal(connection, e)
+                for position in range(len(rows) - left, len(rows)):
+                    yield Refusal(position, "refused", str(e))
                 return
             position = len(rows) - operator.length_hint(remaining) - 1
-            refusal = _one_again(connection, sql, mend(rows[position]), e, position)
-            if refusal:
-                yield refusal
+            if isinstance(e, _UNBINDABLE):
+                try:
+                    connection.execute(sql, mend(rows[position]))
+                    continue
+                except apsw.Error as again:
+                    refusal: Exception = again
+            else:
+                refusal = e
+            _raise_unless_refusal(connection, refusal)
+            yield Refusal(position, _reason(refusal), str(refusal))
 
 
-def _all_refused(
-    connection: Connection, error: Exception, first: int, end: int
-) -> Iterator[Refusal]:
+def _raise_unless_refusal(connection: Connection, error: Exception) -> None:
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError):
         raise disk_error(connection, error) from error
     if not isinstance(error, apsw.Error):
         raise error
-    for position in range(first, end):
-        yield Refusal(position, "refused", str(error))
 
 
-def _one_again(
-    connection: Connection, sql: str, row: Row, error: Exception, position: int
-) -> Refusal | None:
-    if isinstance(error, _UNBINDABLE):
-        try:
-            connection.execute(sql, row)
-            return None
-        except apsw.Error as e:
-            error = e
-    if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError):
-        raise disk_error(connection, error) from error
-    if not isinstance(error, apsw.Error):
-        raise error
-    return Refusal(position, _reason(error), str(error))
-
-
-def _reason(error: apsw.Error) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, apsw.ConstraintError):
         code = getattr(error, "extendedresult", 0)  # missing from APSW's type stubs
         return _REASONS.get(code, "constraint")

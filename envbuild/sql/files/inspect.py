@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -10,8 +10,8 @@ import apsw
 import msgspec
 
 from envbuild.errors import CorpusError, SchemaError
+from envbuild.records.corpus import render_key
 from envbuild.sql.connect import Connection, iter_rows, open_read_only, quote_name
-from envbuild.sql.files.create import row_id_name
 from envbuild.sql.names import fold_name
 
 # SQLite files made elsewhere: opened to be looked at, and brought out of WAL mode.
@@ -26,26 +26,18 @@ _HEADER = b"SQLite format 3\0"
 def open_ready(path: Path) -> Iterator[Connection]:
     """A read-only connection; CorpusError `not_a_database` for what SQLite cannot read."""
     try:
-        connection = open_read_only(path)
+        with closing(open_read_only(path)) as connection:
+            yield connection
     except apsw.Error as e:
         raise CorpusError("not_a_database", str(e)) from None
-    try:
-        yield connection
-    except apsw.Error as e:
-        raise CorpusError("not_a_database", str(e)) from None
-    finally:
-        connection.close()
 
 
 def fold_in_log(path: Path) -> None:
     """Brings what lies in the log beside a copy into the copy itself."""
     try:
-        connection = apsw.Connection(str(path))
-        try:
+        with closing(apsw.Connection(str(path))) as connection:
             connection.execute("PRAGMA journal_mode = DELETE").fetchall()
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        finally:
-            connection.close()
     except apsw.Error as e:
         raise CorpusError("not_a_database", str(e)) from None
 
@@ -59,13 +51,9 @@ def put_out_of_wal_mode(path: Path) -> None:
             stream.write(b"\x01\x01")
 
 
-# How many rows each table of a SQLite file holds, read as cheaply as SQLite allows.
-#
-# One row of scalar `COUNT(*)` subqueries per 100 tables on an immutable connection: SQLite counts
-# a table's leaf pages without looking at its rows, and takes no locks.
+# How many rows each table of a SQLite file holds.
 
 
-TABLES_A_STATEMENT = 100
 _TABLES = r"""SELECT name, rootpage FROM sqlite_schema
 WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"""
 # Virtual tables have no root page; only where there is one can shadow tables exist.
@@ -79,53 +67,34 @@ def count_rows(path: Path) -> dict[str, int]:
     Raises SchemaError (`unreadable_database`) where the file is no readable database.
     """
     try:
-        connection = open_read_only(path)
-        try:
+        with closing(open_read_only(path)) as connection:
             return count_table_rows(connection)
-        finally:
-            connection.close()
     except apsw.Error as e:
         raise SchemaError("unreadable_database", str(e)) from e
 
 
 def count_table_rows(connection: apsw.Connection) -> dict[str, int]:
     """The same on an open connection; a table that SQLite cannot read here is left out."""
-    names = ordinary_tables(connection)
     counts: dict[str, int] = {}
-    for start in range(0, len(names), TABLES_A_STATEMENT):
-        chunk = names[start : start + TABLES_A_STATEMENT]
-        columns = ",".join(f"(SELECT COUNT(*) FROM main.{quote_name(name)})" for name in chunk)
-        try:
-            for row in iter_rows(connection, "SELECT " + columns):
-                counts.update(zip(chunk, row, strict=True))
-        except apsw.SQLError:  # some index has a collation that is not here
-            counts.update(_counted_singly(connection, chunk))
+    for name in ordinary_tables(connection):
+        count = f"SELECT COUNT(*) FROM main.{quote_name(name)}"
+        for statement in (count, f"{count} NOT INDEXED"):  # an index's collation may not be here
+            with suppress(apsw.SQLError):
+                ((counts[name],),) = iter_rows(connection, statement)
+                break
     return counts
 
 
 def unreadable_tables(connection: apsw.Connection) -> dict[str, str]:
     """Table -> what SQLite says it lacks to read it: a module, a collation, a function."""
-    names = [name for name, _ in iter_rows(connection, _TABLES)]
     said = {}
-    for name in names:
+    for name, _ in list(iter_rows(connection, _TABLES)):
+        nothing = f"SELECT * FROM main.{quote_name(name)} NOT INDEXED LIMIT 0"
         try:
-            list(
-                iter_rows(connection, f"SELECT * FROM main.{quote_name(name)} NOT INDEXED LIMIT 0")
-            )
+            list(iter_rows(connection, nothing))
         except apsw.SQLError as e:
             said[name] = str(e)
     return said
-
-
-def _counted_singly(connection: apsw.Connection, names: list[str]) -> Iterator[tuple[str, int]]:
-    """Each table without its indexes, which need their collations even to be counted by."""
-    for name in names:
-        try:
-            statement = f"SELECT COUNT(*) FROM main.{quote_name(name)} NOT INDEXED"
-            ((rows,),) = iter_rows(connection, statement)
-        except apsw.SQLError:
-            continue
-        yield name, rows
 
 
 def ordinary_tables(connection: apsw.Connection) -> list[str]:
@@ -140,11 +109,7 @@ def ordinary_tables(connection: apsw.Connection) -> list[str]:
 # Text cells that are not UTF-8, counted by column.
 #
 # SQLite stores whatever bytes it is given as text; Python, and every trainer, refuses such cells.
-# A block of rows is concatenated by SQLite and decoded at once; only a column that fails is
-# looked at cell by cell.
-
-
-ROWS_A_BLOCK = 5_000
+# A table whose text Python reads to its end has none; else its columns are looked at one by one.
 
 
 class UndecodableColumn(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +135,8 @@ def find_undecodable(
         return []
     found = []
     for table in ordinary_tables(connection) if tables is None else tables:
-        columns = _columns(connection, table)
+        names = "SELECT name FROM pragma_table_xinfo(?, 'main')"
+        columns = [column for (column,) in iter_rows(connection, names, (table,))]
         if not _decodes(connection, table, columns):
             for column in columns:
                 with suppress(apsw.SQLError):  # it is computed by a function that is not here
@@ -179,58 +145,23 @@ def find_undecodable(
     return found
 
 
-def _columns(connection: apsw.Connection, table: str) -> list[str]:
-    rows = iter_rows(connection, "SELECT name FROM pragma_table_xinfo(?, 'main')", (table,))
-    return [name for (name,) in rows]
-
-
 def _decodes(connection: apsw.Connection, table: str, columns: list[str]) -> bool:
+    texts = (
+        f"CASE typeof({name}) WHEN 'text' THEN {name} END" for name in map(quote_name, columns)
+    )
+    # an index may have a collation that is not here
+    query = f"SELECT {', '.join(texts)} FROM main.{quote_name(table)} NOT INDEXED"
     try:
-        for _ in _blocks(connection, table, columns):
+        for _ in iter_rows(connection, query):
             pass
-    except UnicodeDecodeError:
-        return False
-    except (apsw.TooBigError, apsw.SQLError):
-        # a block past SQLite's own length limit, a collation that is not here: look at the cells
+    except (UnicodeDecodeError, apsw.SQLError):
         return False
     return True
-
-
-def _blocks(
-    connection: apsw.Connection, table: str, columns: list[str]
-) -> Iterator[tuple[object, ...]]:
-    """Each block's text, one string a column; reading it is what tries to decode it."""
-    texts = ", ".join(
-        f"group_concat(CASE typeof({name}) WHEN 'text' THEN {name} END)"
-        for name in map(quote_name, columns)
-    )
-    source = f"main.{quote_name(table)}"
-    row_id = row_id_name(columns)
-    if row_id is None or _without_row_id(connection, table):
-        yield from iter_rows(connection, f"SELECT {texts} FROM {source}")
-        return
-    block = (
-        f"SELECT max({row_id}), {texts} FROM (SELECT {row_id}, * FROM {source} "
-        f"WHERE {row_id} > ? ORDER BY {row_id} LIMIT {ROWS_A_BLOCK})"
-    )
-    last: int | None = -(2**63)
-    while last is not None:
-        for row in iter_rows(connection, block, (last,)):
-            last = row[0]
-            yield row
-
-
-def _without_row_id(connection: apsw.Connection, table: str) -> bool:
-    kinds = iter_rows(
-        connection, "SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
-    )
-    return any(without for (without,) in kinds)
 
 
 def _bad_cells(connection: apsw.Connection, table: str, column: str) -> UndecodableColumn:
     name = quote_name(column)
     cells, example = 0, ""
-    # an index may have a collation that is not here
     texts = f"FROM main.{quote_name(table)} NOT INDEXED WHERE typeof({name}) = 'text'"
     for (raw,) in iter_rows(connection, f"SELECT CAST({name} AS BLOB) {texts}"):
         try:
@@ -275,9 +206,7 @@ class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     def render(self) -> str:
         """`child.col -> parent.col`."""
-        return f"{_side(self.child, self.child_columns)} -> " + (
-            _side(self.parent, self.parent_columns) if self.parent_columns else self.parent
-        )
+        return render_key(self.child, self.child_columns, self.parent, self.parent_columns)
 
 
 def check_foreign_keys(connection: apsw.Connection) -> list[KeyCheck]:
@@ -333,49 +262,49 @@ def _check(
 ) -> KeyCheck:
     sources = tuple(source for source, _ in pairs)
     targets = tuple(target for _, target in pairs if target is not None)
-    check = KeyCheck(
+    state, orphans, example = KeyState.MISMATCH, 0, ""
+    kind = tables.get(fold_name(parent))
+    condition = " AND ".join(f"c.{quote_name(name)} IS NOT NULL" for name in sources)
+    with suppress(apsw.SQLError):  # a module, a collation or a function that is not here
+        resolved = _unique_target(connection, parent, targets, len(sources))
+        if kind is None:
+            orphans, example = _orphans(connection, child, sources, condition)
+            state = KeyState.MISSING_PARENT
+        elif kind == "table" and resolved:
+            # The `+` takes the child's own affinity away: the parent's decides, as it does for a
+            # key, and the parent's index can be used.
+            equal = " AND ".join(
+                f"p.{quote_name(target)} = +c.{quote_name(source)}"
+                for source, target in zip(sources, resolved, strict=True)
+            )
+            condition += (
+                f" AND NOT EXISTS (SELECT 1 FROM main.{quote_name(parent)} p WHERE {equal})"
+            )
+            orphans, example = _orphans(connection, child, sources, condition)
+            state = KeyState.CHECKED
+    return KeyCheck(
         child=child,
         child_columns=sources,
         parent=parent,
         parent_columns=targets,
-        state=KeyState.CHECKED,
+        state=state,
+        orphans=orphans,
+        example=example,
     )
-    try:
-        return _look(connection, check, tables)
-    except apsw.SQLError:  # a module, a collation or a function that is not here
-        return msgspec.structs.replace(check, state=KeyState.MISMATCH)
 
 
-def _look(connection: apsw.Connection, check: KeyCheck, tables: dict[str, str]) -> KeyCheck:
-    parent, sources = check.parent, check.child_columns
-    present = " AND ".join(f"c.{quote_name(name)} IS NOT NULL" for name in sources)
-    if fold_name(parent) not in tables:
-        return _counted(connection, check, KeyState.MISSING_PARENT, present)
-    resolved = _unique_target(connection, parent, check.parent_columns, len(sources))
-    if tables[fold_name(parent)] == "view" or not resolved:
-        return msgspec.structs.replace(check, state=KeyState.MISMATCH)
-    # The `+` takes the child's own affinity away: the parent's decides, as it does for a key, and
-    # the parent's index can be used.
-    equal = " AND ".join(
-        f"p.{quote_name(target)} = +c.{quote_name(source)}"
-        for source, target in zip(sources, resolved, strict=True)
-    )
-    orphan = f"{present} AND NOT EXISTS (SELECT 1 FROM main.{quote_name(parent)} p WHERE {equal})"
-    return _counted(connection, check, KeyState.CHECKED, orphan)
-
-
-def _counted(
-    connection: apsw.Connection, check: KeyCheck, state: KeyState, condition: str
-) -> KeyCheck:
-    shown = " || ', ' || ".join(f"quote(c.{quote_name(name)})" for name in check.child_columns)
+def _orphans(
+    connection: apsw.Connection, child: str, columns: tuple[str, ...], condition: str
+) -> tuple[int, str]:
+    """How many rows of the child fulfil the condition, and the first one's key value."""
+    shown = " || ', ' || ".join(f"quote(c.{quote_name(name)})" for name in columns)
     # The first in storage order; a bare column under min() would be dearer and no better.
-    source = f"FROM main.{quote_name(check.child)} c WHERE {condition}"
+    source = f"FROM main.{quote_name(child)} c WHERE {condition}"
     ((orphans,),) = iter_rows(connection, f"SELECT count(*) {source}")
-    example = ""
-    if orphans:
-        ((found,),) = iter_rows(connection, f"SELECT CAST({shown} AS BLOB) {source} LIMIT 1")
-        example = found.decode("utf-8", "replace")[:200]
-    return msgspec.structs.replace(check, state=state, orphans=orphans, example=example)
+    if not orphans:
+        return 0, ""
+    ((found,),) = iter_rows(connection, f"SELECT CAST({shown} AS BLOB) {source} LIMIT 1")
+    return orphans, found.decode("utf-8", "replace")[:200]
 
 
 def _unique_target(
@@ -418,9 +347,3 @@ def _unique_indexes(connection: apsw.Connection, table: str) -> tuple[list[list[
         if collation.lower() != declared.lower():
             useless.add(index)
     return [sorted(columns) for name, columns in indexes.items() if name not in useless], keyed
-
-
-def _side(table: str, columns: tuple[str, ...]) -> str:
-    if len(columns) == 1:
-        return f"{table}.{columns[0]}"
-    return f"{table}.({', '.join(columns)})"
