@@ -17,8 +17,6 @@ from envbuild.env.prompts import Prompts, load_preset, load_prompts
 from envbuild.env.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import Completion, Episode, EpisodeSettings, Task, TextRequest
-from envbuild.records.execution import Limits
-from envbuild.sql.execution.session import DEFAULT_LIMITS
 
 Generate = Callable[[list[str]], list[str]] | Callable[[list[str], list[int]], list[str]]
 """Prompt strings, and the most new tokens of each, to completions, one each, in order."""
@@ -47,14 +45,13 @@ class Agent:
         *,
         settings: EpisodeSettings | None = None,
         prompts: Prompts | None = None,
-        limits: Limits = DEFAULT_LIMITS,
         policy: str = "",
         tokenizer: Tokenizer | None = None,
     ) -> None:
         """`settings` default to the published ones at evaluation: no submit gate.
 
-        A `generate` with a second argument that must be given, or is called `max_new_tokens`, gets
-        each prompt's token limit there; of one that is an engine too, `complete_all` is called.
+        A `generate` with an argument `max_new_tokens` gets each prompt's token limit there; of one
+        that is an engine, `complete_all` is called.
         Completions past their limit are cut: counted by `tokenizer`, unless the engine counts them
         itself; without either an estimate bounds the episode (`TextEpisode`).
         """
@@ -62,7 +59,6 @@ class Agent:
         self.tokenizer = tokenizer
         self.settings = settings or load_preset("default", evaluation=True)
         self.prompts = prompts or load_prompts()
-        self.limits = limits
         self.policy = policy
 
     def run(
@@ -94,7 +90,7 @@ class Agent:
         episodes = [
             TextEpisode(
                 Task(question=question, evidence=note, row_id=f"{Path(database).stem}/{place}"),
-                open_database(Path(database), limits=self.limits),
+                open_database(Path(database)),
                 settings=self.settings,
                 prompts=self.prompts,
                 policy=self.policy,
@@ -131,8 +127,8 @@ class Agent:
         else:
             generate = cast(Callable[..., object], self.generate)
             prompts = [request.context for request in requests]
-            limits = [request.max_new_tokens for request in requests]
-            returned = generate(prompts, *[limits] * takes_limits(generate))
+            limits = {"max_new_tokens": [request.max_new_tokens for request in requests]}
+            returned = generate(prompts, **(limits if _takes_limits(generate) else {}))
         if isinstance(returned, str) or not isinstance(returned, Iterable):
             raise StateError(
                 f"generate gave a {type(returned).__name__}, not a list of completions: it takes "
@@ -148,12 +144,8 @@ class Agent:
         return answers
 
 
-def takes_limits(generate: Callable[..., object]) -> bool:
-    """Whether a callable wants the token limits beside the prompts."""
+def _takes_limits(generate: Callable[..., object]) -> bool:
     try:
-        parameters = inspect.signature(generate).parameters.values()
+        return "max_new_tokens" in inspect.signature(generate).parameters
     except (TypeError, ValueError):  # built in, without a signature
         return False
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    second = [parameter for parameter in parameters if parameter.kind in by_place][1:2]
-    return any(p.default is p.empty or p.name == "max_new_tokens" for p in second)

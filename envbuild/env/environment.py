@@ -42,10 +42,9 @@ from envbuild.records.episode import (
     Task,
     TextRequest,
 )
-from envbuild.records.execution import Limits, Verdict
+from envbuild.records.execution import Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.signal.variants import VariantStore
-from envbuild.sql.execution.session import DEFAULT_LIMITS
 
 DEFAULT_REWARD = RewardSettings()
 
@@ -74,7 +73,6 @@ class Environment:
         reward: RewardSettings = DEFAULT_REWARD,
         prompts: Prompts | None = None,
         chat: ChatFormat = QWEN,
-        limits: Limits = DEFAULT_LIMITS,
         seed: int = 0,
         views: ViewCache | None = None,
         tokenizer: Tokenizer | None = None,
@@ -93,7 +91,6 @@ class Environment:
         self._reward_sha256 = settings_sha256(reward)
         self.prompts = prompts or load_prompts()
         self.chat = chat
-        self.limits = limits
         self.seed = seed
         self.views = views or ViewCache()
         self.tokenizer = tokenizer
@@ -261,7 +258,6 @@ class Environment:
             self._gold_store.database_path(row),
             row.tables,
             digest=row.database_sha256,
-            limits=self.limits,
         )
 
     def _variants(self, row: ManifestRow) -> Iterator[Variant]:

@@ -79,22 +79,30 @@ class RunningEpisode:
         policy: str = "",
         reward_sha256: str = "",
     ) -> None:
-        self.task = task
         self.settings = check_settings(settings)
         self.prompts = prompts or load_prompts()
         self.chat = chat
-        self.seed = seed
-        self.candidate = candidate
-        self.gate_probability = 0.0 if settings.evaluation else gate_probability
-        self.gated = draw_gate(
-            self.gate_probability, seed=seed, row_id=task.row_id, candidate=candidate
-        )
-        self.policy = policy
-        self.reward_sha256 = reward_sha256
         self.messages = prompt_messages(task, database, settings=settings, prompts=self.prompts)
         """The prompt as chat messages, for a harness that renders them itself."""
         system, user = (message["content"] for message in self.messages)
         self.prompt = render_prompt(chat, system=system, user=user)
+        gate = 0.0 if settings.evaluation else gate_probability
+        self._begun = Episode(
+            episode_id=f"{task.row_id}/{candidate}",
+            row_id=task.row_id,
+            candidate=candidate,
+            policy=policy,
+            seed=seed,
+            preset=preset_name(settings),
+            schema=settings.schema,
+            prompts_sha256=self.prompts.sha256,
+            reward_sha256=reward_sha256,
+            gate_probability=gate,
+            gated=draw_gate(gate, seed=seed, row_id=task.row_id, candidate=candidate),
+            prompt=self.prompt,
+            ended_by=EndedBy.NO_ANSWER,
+        )
+        """What the record says of the episode from its start."""
         self.turns: list[Turn] = []
         self.ended_by: EndedBy | None = None
         self.exploration_ended_by = ""
@@ -114,7 +122,12 @@ class RunningEpisode:
     @property
     def episode_id(self) -> str:
         """`<row_id>/<candidate>`."""
-        return f"{self.task.row_id}/{self.candidate}"
+        return self._begun.episode_id
+
+    @property
+    def row_id(self) -> str:
+        """The manifest's row that is asked."""
+        return self._begun.row_id
 
     @property
     def over(self) -> bool:
@@ -144,19 +157,8 @@ class RunningEpisode:
         if self.ended_by is None:
             raise StateError("the episode is not over yet")
         self._seconds = self._seconds or time.monotonic() - self._started
-        return Episode(
-            episode_id=self.episode_id,
-            row_id=self.task.row_id,
-            candidate=self.candidate,
-            policy=self.policy,
-            seed=self.seed,
-            preset=preset_name(self.settings),
-            schema=self.settings.schema,
-            prompts_sha256=self.prompts.sha256,
-            reward_sha256=self.reward_sha256,
-            gate_probability=self.gate_probability,
-            gated=self.gated,
-            prompt=self.prompt,
+        return replace(
+            self._begun,
             turns=tuple(self.turns),
             sql=self.sql,
             ended_by=self.ended_by,
@@ -269,7 +271,7 @@ class RunningEpisode:
         )
 
     def _submit(self, sql: str) -> ToolCall:
-        if self.gated and normalised(sql) not in self._ran:
+        if self._begun.gated and normalised(sql) not in self._ran:
             return ToolCall(tool="submit_sql", result=self.prompts.gate, failed=True, sql=sql)
         self.sql, self.answer_source = storable(sql), "submit_sql"
         self.exploration_ended_by = self.ended_by = EndedBy.SUBMIT_SQL

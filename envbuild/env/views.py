@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 from envbuild.errors import CorpusError, SourceError
 from envbuild.records.corpus import Schema
-from envbuild.records.execution import Limits
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import SQLiteError, open_image, open_read_only
-from envbuild.sql.execution.session import DEFAULT_LIMITS, Session
+from envbuild.sql.execution.session import Session
 from envbuild.sql.files.subset import ViewBuilder
 from envbuild.sql.forks import KeyedLocks, renew_in_children
 from envbuild.sql.from_names import oversized_views
@@ -88,11 +87,11 @@ class View:
         """Bytes in memory, or on disk where the cache made the file."""
         self._schema: ViewSchema | None = None
 
-    def open(self, limits: Limits) -> "EpisodeDatabase":
+    def open(self) -> "EpisodeDatabase":
         """A database of one episode's own on this view."""
         if self.file is None:
-            return EpisodeDatabase(Session.open_image(self.image, limits=limits), self)
-        return EpisodeDatabase(Session.open_file(self.file, limits=limits), self)
+            return EpisodeDatabase(Session.open_image(self.image), self)
+        return EpisodeDatabase(Session.open_file(self.file), self)
 
     @property
     def schema(self) -> ViewSchema:
@@ -145,12 +144,7 @@ class ViewCache:
         renew_in_children(self)
 
     def open(
-        self,
-        path: Path,
-        tables: Sequence[str] | None = None,
-        *,
-        digest: str = "",
-        limits: Limits = DEFAULT_LIMITS,
+        self, path: Path, tables: Sequence[str] | None = None, *, digest: str = ""
     ) -> EpisodeDatabase:
         """A database of one episode's own in which only `tables` exist; None: every table.
 
@@ -161,7 +155,7 @@ class ViewCache:
         while True:
             view = self.view(path, tables, digest=digest)
             try:
-                return view.open(limits)
+                return view.open()
             except CorpusError:
                 if view.file is None or view.file.exists() or not view.owned_bytes:
                     raise
@@ -257,11 +251,9 @@ class ViewCache:
             self._on_disk += size
 
 
-def open_database(
-    path: Path, tables: Sequence[str] | None = None, *, limits: Limits = DEFAULT_LIMITS
-) -> EpisodeDatabase:
+def open_database(path: Path, tables: Sequence[str] | None = None) -> EpisodeDatabase:
     """One database outside any manifest, for one episode: every table, or only `tables`."""
-    return _shared_cache().open(path, tables, limits=limits)
+    return _shared_cache().open(path, tables)
 
 
 @cache

@@ -18,9 +18,9 @@ QWEN = ChatFormat()
 class ByteTokenizer:
     """A `Tokenizer` for episodes: ids 0-255 are bytes, delimiters and `<think>` follow."""
 
-    def __init__(self, chat: ChatFormat = QWEN, *, more: Sequence[str] = ()) -> None:
-        delimiters = (chat.message_start, chat.message_end, chat.end_of_text)
-        self.delimiters = (*delimiters, "<think>", "</think>", *more)
+    def __init__(self) -> None:
+        delimiters = (QWEN.message_start, QWEN.message_end, QWEN.end_of_text)
+        self.delimiters = (*delimiters, "<think>", "</think>")
         self._ids = {text: 256 + place for place, text in enumerate(self.delimiters)}
         self._split = re.compile("(" + "|".join(map(re.escape, self.delimiters)) + ")")
 

@@ -7,14 +7,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from envbuild.env.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, RewardSettings, Tier
 from envbuild.testing.policies import POLICIES, ByteTokenizer, hacks, make_policy
-from tests.small_manifest import QUESTIONS, VIEW, write_small_manifest
+from tests.small_manifest import QUESTIONS, write_small_manifest
 
 
 @pytest.fixture(scope="module")
@@ -116,25 +115,6 @@ def test_the_hacker_never_beats_honest_partial_credit(env: Environment, number: 
         assert paid is not None and paid < honest, trick
 
 
-@pytest.mark.parametrize(
-    ("policy", "ended_by"),
-    [("lazy", {"submit_sql"}), ("looping", {"call_budget"}), ("oracle", {"submit_sql"})],
-)
-def test_scripted_policies_end_as_they_should(
-    env: Environment, policy: str, ended_by: set[str]
-) -> None:
-    assert {act(env, policy, row.row_id).ended_by for row in env.manifest.rows} == ended_by
-
-
-def test_noise_never_breaks_an_episode(env: Environment) -> None:
-    for candidate in range(40):
-        done = act(env, "noisy", "music/music/2", candidate=candidate)
-        assert done.ended_by in ("no_answer", "final_turn", "query_error_cap")
-        assert env.score(done).reward in (0.0, 1.0)
-    first, second = (act(env, "noisy", "music/music/2") for _ in range(2))
-    assert msgspec.structs.replace(first, seconds=0) == msgspec.structs.replace(second, seconds=0)
-
-
 def test_a_completion_is_read_as_a_final_turn(manifest: Path) -> None:
     sql = QUESTIONS[0].gold
     for opening in ("", "<think>\n"):
@@ -156,31 +136,6 @@ def test_a_completion_is_read_as_a_final_turn(manifest: Path) -> None:
 def test_an_unknown_policy_is_named(env: Environment) -> None:
     with pytest.raises(UnknownNameError, match="oracle"):
         make_policy("nope", env.row("music/music/0"))
-
-
-def test_only_the_rows_tables_exist(env: Environment) -> None:
-    env.reset("music/music/0")
-    told = env.step(
-        '{"tool": "list_tables"} {"tool": "run_query", "args": {"sql": "SELECT fee FROM secret"}}'
-    ).observation
-    assert "\n".join(VIEW) in told and "no such table: secret" in told
-
-
-def test_tokens_and_text_earn_the_same(env: Environment) -> None:
-    tokenizer = ByteTokenizer()
-    counting = Environment(env.manifest, settings=env.settings, tokenizer=tokenizer)
-    for name in ("oracle", "looping", "noisy"):
-        row = env.row("music/music/1")
-        text, ids = make_policy(name, row), make_policy(name, row)
-        by_text = counting.new_episode(row)
-        by_ids = env.new_token_episode(row, tokenizer=tokenizer)
-        while (request := by_text.next_request()) is not None:
-            asked = by_ids.next_request()
-            assert asked is not None
-            by_ids.feed(tokenizer.encode(ids(request))[: asked.max_new_tokens])
-            by_text.feed(text(request))
-        assert by_ids.record().turns == by_text.record().turns
-        assert env.score(by_ids.record()) == env.score(by_text.record())
 
 
 def test_the_environments_tokenizer_counts_every_text_episode(env: Environment) -> None:
@@ -206,7 +161,7 @@ def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:
         barrier.wait()
         paid = []
         for episode in episodes[start::16]:
-            policy = make_policy("oracle", env.row(episode.task.row_id))
+            policy = make_policy("oracle", env.row(episode.row_id))
             while (request := episode.next_request()) is not None:
                 episode.feed(policy(request))
             paid.append(env.score(episode.record()).reward)
@@ -265,11 +220,6 @@ def _children() -> set[str]:
     return {child for path in found for child in path.read_text().split()}
 
 
-def test_the_evaluation_never_gates(manifest: Path) -> None:
-    env = Environment.open(manifest, settings=EpisodeSettings(evaluation=True))
-    assert not act(env, "lazy", "music/music/0", step=0).gated
-
-
 def _open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -282,8 +232,7 @@ def _resident() -> int:
 def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
     """Every lock between a row's id and its reward is held elsewhere while the child is made."""
     answer = env.row("music/music/0").gold_sql
-    records = env.manifest.rows._records  # type: ignore[attr-defined]  # the lock is no interface
-    with records.lock:
+    with env.manifest.rows._lock:  # type: ignore[attr-defined]  # the lock is no interface
         child = os.fork()
         if child == 0:
             signal.alarm(300)

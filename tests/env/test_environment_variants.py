@@ -1,7 +1,6 @@
 """Rewards with hidden variants: what one answer does on a variant holds up no other answer."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from envbuild.env.episode import TextEpisode
 from envbuild.manifest.build import build_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
-from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
+from envbuild.records.episode import Episode
 from envbuild.signal.variants import make_variants
 from envbuild.train.trainer_env import TrainerEnv
 from tests.manifest.test_build import SHOP
@@ -34,37 +33,6 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     corpora = open_corpora(root / "c")
     build_manifest(corpora, root / "manifest", settings=settings, workers=1, maker=make_variants)
     return Environment.open(root / "manifest")
-
-
-def score(env: Environment, db_id: str, sql: str) -> RewardBreakdown:
-    row_id = f"c/{db_id}/{db_id}"
-    return env.score(
-        Episode(episode_id=f"{row_id}/0", row_id=row_id, ended_by=EndedBy.SUBMIT_SQL, sql=sql)
-    )
-
-
-def test_only_a_right_answer_waits_for_its_own_variant(env: Environment) -> None:
-    row = env.row("c/shop/shop")
-    session = env._variant_store.session(row.variants[0], env.manifest.database_path(row))
-    with ThreadPoolExecutor(3) as threads:
-        with session._lock:  # as a long query on this variant holds it
-            waits = threads.submit(score, env, "shop", GOLD)
-            wrong = threads.submit(score, env, "shop", "SELECT 'no'")
-            other = threads.submit(score, env, "kiosk", GOLD)
-            assert (wrong.result(300).reward or 0) < 3.0
-            assert other.result(300).reward == 3.0
-            assert not waits.done()
-        assert waits.result(300).reward == 3.0
-        assert waits.result().variants_scored == 1
-    assert (wrong.result().variants_scored, other.result().variants_scored) == (0, 1)
-
-
-def test_a_wrong_answer_builds_no_variant(env: Environment) -> None:
-    fresh = Environment.open(env.manifest.root)
-    assert (score(fresh, "shop", "SELECT 'no'").reward or 0) < 3.0
-    assert fresh._variant_store._kept_bytes() == 0
-    assert score(fresh, "shop", GOLD).reward == 3.0
-    assert fresh._variant_store._kept_bytes() > 0
 
 
 def play(episode: TextEpisode, sql: str) -> Episode:

@@ -1,11 +1,6 @@
 """What the options of `rollout` and `play` do to the requests, and what the episodes keep of it."""
 
 import json
-import os
-import pty
-import subprocess
-import sys
-import termios
 from pathlib import Path
 from typing import Any
 
@@ -144,17 +139,6 @@ def test_evaluation_samples_as_published_and_has_no_gate(manifest: Path, tmp_pat
     assert configuration["sampling"] == sampled
 
 
-def test_sampling_options_go_before_the_defaults(manifest: Path, tmp_path: Path) -> None:
-    server = Scripted(manifest, SUBMIT)
-    options = ("--temperature", "0.25", "--top-p", "0.5", "--top-k", "7")
-    roll(server, manifest, tmp_path / "own", *options)
-    sampled = {key: server.requests[0][key] for key in ("temperature", "top_p", "top_k")}
-    assert sampled == {"temperature": 0.25, "top_p": 0.5, "top_k": 7}
-    server = Scripted(manifest, SUBMIT)
-    roll(server, manifest, tmp_path / "training")
-    assert server.requests[0]["temperature"] == 1.0
-
-
 @pytest.mark.parametrize(
     ("step", "probability", "gated"),
     [((), 0.0, False), (("--step", "0"), 1.0, True), (("--step", "80"), 0.0, False)],
@@ -232,25 +216,6 @@ def test_the_key_goes_out_and_nowhere_else(
     assert not [text for text in said if KEY in text]
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_is_not_shown(
-    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
-    server = Telltale(manifest)
-    server.status = status
-    command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--model", "oracle"]
-    with server as base_url:
-        found = subprocess.run(
-            [*command, "--base-url", base_url, "--out", str(tmp_path / "out")],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "OPENAI_API_KEY": KEY},
-        )
-    assert (found.returncode, found.stdout) == (2, "")
-    assert f"status {status}" in found.stderr and KEY not in found.stderr
-    assert not (tmp_path / "out").exists()
-
-
 def test_without_a_key_none_is_sent(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,33 +234,3 @@ def test_a_key_that_no_header_carries_is_refused_unseen(manifest: Path, key: str
     with pytest.raises(ConfigurationError, match="no HTTP header can carry") as found:
         CompletionsClient("http://127.0.0.1:9/v1", "m", sampling=Sampling(), api_key=key)
     assert key not in str(found.value)
-
-
-@pytest.mark.parametrize(("texts", "rates"), [((SUBMIT,), {"100"}), (("I do not know.",), {"0"})])
-def test_the_submit_rate_is_shown_as_it_goes(
-    manifest: Path, tmp_path: Path, texts: tuple[str, ...], rates: set[str]
-) -> None:
-    """On a terminal; a pipe gets no bar, and --quiet none at all."""
-    command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--model", "oracle"]
-    command += ["--episodes", "2", "--concurrency", "2", "--out"]
-    with Scripted(manifest, *texts) as base_url:
-        for name, more, shown in (("bar", [], rates), ("quiet", ["--quiet"], set())):
-            parent, child = pty.openpty()
-            termios.tcsetwinsize(child, (24, 100))
-            arguments = [*command, str(tmp_path / name), "--base-url", base_url, *more]
-            with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=child) as done:
-                os.close(child)
-                text = b""
-                while piece := _read(parent):
-                    text += piece
-            os.close(parent)
-            assert done.returncode == 0, text
-            found = {part.partition("%")[0] for part in text.decode().split("submitted ")[1:]}
-            assert found == shown, text
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # the other side is closed, and everything read
-        return b""

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.env.agent import Agent
-from envbuild.env.client import Overflow, ServerGenerate, read_overflow
+from envbuild.env.client import Overflow, read_overflow
 from envbuild.io.episodes import iter_episodes
 from envbuild.records.corpus import printable
 from envbuild.records.episode import EndedBy, Episode
@@ -193,19 +192,3 @@ def test_ask_shows_text_as_it_is(manifest: Path) -> None:
 
 def test_control_characters_are_shown_not_obeyed() -> None:
     assert printable("a\x1b[31m\tb\r\nc\rd\x9b\ud800é") == "a\\x1b[31m\tb\nc\\rd\\x9b\\ud800é"
-
-
-def test_an_agent_counts_tokens_as_the_server_does(manifest: Path) -> None:
-    database = next(manifest.parent.rglob("*.sqlite"))
-
-    class Counted(PolicyServer):
-        def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-            status, body = super().answer(payload)
-            body["usage"]["completion_tokens"] = 1234
-            body["choices"][0]["finish_reason"] = "length"
-            return status, body
-
-    with Counted(manifest) as base_url:
-        episode = Agent(ServerGenerate(base_url, "oracle")).run(QUESTIONS[0].question, database)
-    assert {turn.completion_tokens for turn in episode.turns} == {1234}
-    assert all(turn.truncated for turn in episode.turns)

@@ -10,7 +10,6 @@ from envbuild.env.reward import (
     Variant,
     group_advantages,
     has_zero_variance,
-    reward_of,
     score_answer,
     settings_sha256,
     with_consensus,
@@ -141,14 +140,6 @@ def test_the_settings_decide(shop: Session, schema: Schema) -> None:
     assert settings_sha256(RewardSettings()) != settings_sha256(RewardSettings(equivalent=2.0))
 
 
-def test_empty_results(shop: Session, schema: Schema) -> None:
-    empty = "SELECT name FROM customers WHERE 0"
-    gold = gold_of(shop, empty)
-    assert score_answer(empty, session=shop, gold=gold, schema=schema).reward == 3.0
-    wrong = score_answer("SELECT 1", session=shop, gold=gold, schema=schema)
-    assert (wrong.f1, wrong.reward) == (0.0, 1.0)
-
-
 def test_a_wide_answer_earns_no_column_credit(schema: Schema) -> None:
     def numbers(rows: int, columns: int) -> str:
         one = f"SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT {rows}"
@@ -197,41 +188,6 @@ def test_hidden_variants(shop: Session, schema: Schema) -> None:
     assert [b.reward for b in agreed[:2]] == [both.reward, both.reward]  # stays below 3.0
     for session in (other, same, empty):
         session.close()
-
-
-def test_consensus(shop: Session, schema: Schema) -> None:
-    gold = gold_of(shop, "SELECT 1")
-
-    def rewards(*answers: str) -> list[tuple[float, float | None]]:
-        group = [score_answer(sql, session=shop, gold=gold, schema=schema) for sql in answers]
-        return [(b.consensus, b.reward) for b in with_consensus(group)]
-
-    two, three, right, wrong = "SELECT 2", "SELECT 3", "SELECT 1", "SELEC"
-    assert rewards(two, "SELECT 2.0", three, wrong, wrong, wrong) == [
-        (1.0, 1.1),
-        (1.0, 1.1),
-        (0.0, 1.0),
-        (0.0, 0.0),
-        (0.0, 0.0),
-        (0.0, 0.0),
-    ]
-    for tie in ((two, two, three, three), (three, two, three, two)):
-        assert rewards(*tie) == [(0.0, 1.0)] * 4
-    assert rewards(two, three) == [(0.0, 1.0)] * 2
-    assert rewards(right, right, two) == [(1.0, 3.0), (1.0, 3.0), (0.0, 1.0)]
-    assert rewards() == []
-
-
-def test_the_arithmetic() -> None:
-    """The constants, as published: 3.0 / 1.0 + 0.9 F1 + 0.1 + 0.1 / 0.5 / 0.0."""
-    parts = RewardBreakdown(
-        tier=Tier.EXECUTABLE, reward=None, verdict="different", verdict_name="bag@1"
-    )
-    best = replace(parts, f1=1.0, join_share=1.0, consensus=1.0)
-    middle = replace(parts, f1=0.5, join_share=0.5, consensus=1.0)
-    assert reward_of(parts, RewardSettings()) == 1.0
-    assert reward_of(middle, RewardSettings()) == pytest.approx(1.6)
-    assert reward_of(best, RewardSettings()) == pytest.approx(2.1)
 
 
 def test_advantages_of_a_group() -> None:

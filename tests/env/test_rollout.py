@@ -1,6 +1,5 @@
 """Rollouts over real HTTP: kept, resumed after a kill, retried, clamped, refused in a sentence."""
 
-import asyncio
 import json
 import signal
 import socket
@@ -18,13 +17,12 @@ from typer.testing import CliRunner
 
 import envbuild
 from envbuild.cli.app import app
-from envbuild.env.client import CompletionError, CompletionsClient, ServerGenerate
+from envbuild.env.client import ServerGenerate
 from envbuild.errors import OperatorError, StateError
 from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
-from envbuild.records.episode import EndedBy, Episode, Sampling, TextRequest
+from envbuild.records.episode import EndedBy, Episode
 from envbuild.testing.policies import POLICIES, ByteTokenizer
 from envbuild.testing.server import PolicyServer
-from tests.env.waits import note_waits
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 runner = CliRunner()
@@ -226,26 +224,6 @@ def test_a_finished_episode_stands_for_one_the_server_failed(tmp_path: Path) -> 
     assert list(iter_episodes(tmp_path)) == [done]
 
 
-@pytest.mark.parametrize(("status", "requests"), [(500, 2), (418, 1)])
-def test_nothing_is_waited_for_behind_the_last_attempt(
-    manifest: Path, monkeypatch: pytest.MonkeyPatch, status: int, requests: int
-) -> None:
-    waits = note_waits(monkeypatch)
-    server = PolicyServer(manifest, failures=dict.fromkeys(range(9), status))
-
-    async def ask(base_url: str) -> None:
-        async with CompletionsClient(
-            base_url, "oracle", sampling=Sampling(), retries=1
-        ) as completions:
-            request = TextRequest(context="", max_new_tokens=1, stop=())
-            await completions.complete(request, seed=0)
-
-    with server as base_url, pytest.raises(CompletionError, match=f"status {status}"):
-        asyncio.run(ask(base_url))
-    assert len(server.requests) == requests
-    assert waits == [0.5] * (requests - 1)
-
-
 def test_a_trace_shows_the_first_episode_that_is_asked(manifest: Path, tmp_path: Path) -> None:
     with PolicyServer(manifest) as base_url:
         arguments = ["rollout", str(manifest), "--base-url", base_url, "--model", "oracle"]
@@ -255,12 +233,6 @@ def test_a_trace_shows_the_first_episode_that_is_asked(manifest: Path, tmp_path:
             assert found.exit_code == 0, found.output
             assert ("--- tool turn" in found.stderr) == shown
             assert ("nothing is left to ask" in found.stderr) == (not shown)
-
-
-def test_a_small_window_shortens_completions(manifest: Path, tmp_path: Path) -> None:
-    with PolicyServer(manifest, window=1500) as base_url:
-        roll(manifest, tmp_path, base_url, "--episodes", "1")
-    assert all(e.ended_by is not EndedBy.POLICY_ERROR for e in iter_episodes(tmp_path))
 
 
 def test_what_only_the_operator_can_mend_is_a_sentence(manifest: Path, tmp_path: Path) -> None:
@@ -368,17 +340,6 @@ def test_ask_shows_what_there_is_and_exits_1_without_sql(
     assert ("nope" in document["error"]) == (outcome == "error")
 
 
-def test_ask_says_that_the_server_failed(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envbuild.env.client.FIRST_WAIT", 0.001)
-    database = next(manifest.parent.rglob("*.sqlite"))
-    with PolicyServer(manifest, failures=dict.fromkeys(range(99), 500)) as base_url:
-        arguments = ["ask", "--db", str(database), "--question", "?", "--base-url", base_url]
-        found = runner.invoke(app, [*arguments, "--model", "oracle", "--json"])
-    document = json.loads(found.stdout)
-    assert found.exit_code == 1 and "status 500" in document["error"]
-    assert document["episode"]["ended_by"] == "server_error"
-
-
 def test_a_callable_may_take_the_token_limits(manifest: Path) -> None:
     database = next(manifest.parent.rglob("*.sqlite"))
     seen: list[list[int]] = []
@@ -475,21 +436,6 @@ def test_what_is_no_url_is_said_at_once(manifest: Path, tmp_path: Path, url: str
     found = runner.invoke(app, arguments)
     assert isinstance(found.exception, OperatorError)
     assert "URL" in str(found.exception)
-
-
-def test_a_group_of_scripted_episodes_is_no_row_of_copies(manifest: Path, tmp_path: Path) -> None:
-    with PolicyServer(manifest) as base_url:
-        for model in ("hacker", "noisy"):
-            more = ("--episodes", "8", "--seed", "3")
-            roll(manifest, tmp_path / model, base_url, *more, model=model)
-    hacked, noisy = (
-        [tuple(turn.completion for turn in e.turns) for e in iter_episodes(tmp_path / model)]
-        for model in ("hacker", "noisy")
-    )
-    assert len(hacked) == len(noisy) == 8 * ROWS
-    for group in range(0, len(hacked), 8):  # sorted by episode id
-        assert len(set(hacked[group : group + 8])) == 8
-        assert len(set(noisy[group : group + 8])) == 8
 
 
 def test_the_scripted_server_is_a_command(manifest: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.env.chat import HubTokenizer, cut_turn, stops_by_id
+from envbuild.env.chat import cut_turn, stops_by_id
 from envbuild.env.episode import TokenEpisode
 from envbuild.env.views import open_database
 from envbuild.errors import StateError
@@ -134,17 +134,6 @@ def test_a_token_without_a_finite_logprob_leaves_the_loss(shop: Path) -> None:
     assert done.unknown_logprobs == 3
 
 
-def test_what_is_sampled_past_the_stop_or_the_limit_is_dropped(shop: Path) -> None:
-    episode = start_tokens(shop, settings=EpisodeSettings(tool_turn_tokens=100))
-    episode.feed([*TOKENIZER.encode(call("list_tables")), END, *TOKENIZER.encode(submit(COUNT))])
-    assert not episode.over and episode.response_mask[-1] == 0
-    episode.feed(TOKENIZER.encode("x" * 300))
-    assert (episode.turns[1].completion_tokens, episode.turns[1].truncated) == (
-        100,
-        True,
-    )
-
-
 class PieceTokenizer:
     """Every stop is spelled: bytes, and a few pieces that reach over the ends of a stop."""
 
@@ -238,37 +227,9 @@ def test_ids_and_logprobs_may_be_arrays(shop: Path) -> None:
     assert json.loads(msgspec.json.encode(theirs))["response_logprobs"][0] == -0.5
 
 
-def test_the_response_never_exceeds_the_episodes_tokens(shop: Path) -> None:
-    episode = start_tokens(shop, settings=EpisodeSettings(episode_tokens=1500))
-    while (request := episode.next_request()) is not None:
-        episode.feed(TOKENIZER.encode("x" * request.max_new_tokens))
-    assert episode.record().ended_by == "token_budget"
-    assert len(episode.response_ids) <= 1500
-
-
 def test_the_prompt_may_open_the_thinking(shop: Path) -> None:
     episode = start(shop, chat=ChatFormat(assistant_opening="<think>\n"))
     request = episode.next_request()
     assert request is not None and request.context.endswith("<|im_start|>assistant\n<think>\n")
     feed_all(episode, [f"{submit('SELECT 1')}</think>{submit(COUNT)}"])
     assert episode.record().sql == COUNT
-
-
-class HubLike:
-    """What a Hugging Face tokenizer answers, as far as the adapter asks."""
-
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        return ([0] if add_special_tokens else []) + TOKENIZER.encode(text)
-
-    def decode(
-        self, ids: list[int], skip_special_tokens: bool, clean_up_tokenization_spaces: bool
-    ) -> str:
-        assert not skip_special_tokens and not clean_up_tokenization_spaces
-        return TOKENIZER.decode(ids)
-
-
-def test_a_hub_tokenizer_adds_and_drops_nothing() -> None:
-    tokenizer = HubTokenizer(HubLike())
-    text = "<|im_start|>user\n<think>ü"
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode(text) == TOKENIZER.encode(text)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envbuild.env.render import cap_text, render_cell, render_rows
+from envbuild.env.render import cap_text, render_cell
 from envbuild.env.tools import TOOLS, Toolbox, check_call, render_tools, tool_schemas
 from envbuild.env.views import open_database
 from envbuild.records.episode import EpisodeSettings, ToolCall
@@ -60,44 +60,6 @@ def test_rows_are_capped_and_said_to_be(shop: Path) -> None:
     assert use(shop, "sample_rows", table_name="lonely").result == "columns: n\n1\nNone\n3"
     cities = use(shop, "distinct_values", table_name="customer", column_name="CITY")
     assert cities.result == "None\nBern"
-
-
-@pytest.mark.parametrize(
-    ("sql", "names"),
-    [
-        ("SELECT * FROM lonely", "n"),  # a name that is part of the table's
-        ("SELECT n FROM lonely", "n"),
-        ("SELECT * FROM (SELECT n AS lone FROM lonely)", "lone"),
-        ("SELECT n, n + 1 FROM lonely", "n | n + 1"),
-    ],
-)
-def test_a_query_always_shows_its_columns_names(shop: Path, sql: str, names: str) -> None:
-    assert use(shop, "run_query", sql=sql).result.startswith(f"columns: {names}\n")
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT * FROM secret",
-        "SELECT count(*) FROM secret",
-        "SELECT 1 FROM main.secret",
-        "SELECT (SELECT answer FROM secret)",
-        "SELECT * FROM sale JOIN secret ON 1",
-        "SELECT * FROM pragma_table_info('secret')",
-        "SELECT * FROM pragma_table_list WHERE name = 'secret'",
-        "SELECT * FROM pragma_database_list",
-        "PRAGMA table_info(secret)",
-        "SELECT sql FROM sqlite_schema WHERE sql LIKE '%REFERENCES secret%'",
-        "SELECT name FROM sqlite_master WHERE name LIKE '%secret%'",
-    ],
-)
-def test_a_hidden_table_does_not_exist(shop: Path, sql: str) -> None:
-    shown = use(shop, "run_query", sql=sql)
-    assert "answer" not in shown.result and "hidden words" not in shown.result
-    assert str(shop.parent) not in shown.result
-    assert "secret" not in shown.result.replace("no such table: secret", "").replace(
-        "no such table: main.secret", ""
-    )
 
 
 @pytest.mark.parametrize(
@@ -183,10 +145,6 @@ def test_prompt_schema_and_validation_come_from_one_description() -> None:
 )
 def test_cells(cell: Any, shown: str) -> None:
     assert render_cell(cell, characters=200) == shown
-
-
-def test_a_row_is_cells_with_bars() -> None:
-    assert render_rows([(1, None), ("a", 2.5)], cell_characters=9) == "1 | None\na | 2.5"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import apsw
 import pytest
 
 from envbuild.env.views import ViewCache
-from envbuild.records.execution import Limits
 from tests.sql.run_attacks import statement
 
 ATTACKS = [
@@ -104,7 +103,7 @@ def test_a_table_outside_the_view_is_like_one_that_never_was(tmp_path: Path) -> 
     aimed += [f"SELECT {what} FROM orders" for what in ("*", "count(*)", "1", "fee", "rowid")]
     aimed += ["SELECT * FROM pragma_table_info('orders')", "PRAGMA table_info(orders)"]
     assert len(aimed) >= 25
-    with view.open(Limits()).session as session:
+    with view.open().session as session:
         for sql in aimed:
             hidden = session.run(sql.replace("orders", HIDDEN))
             absent = session.run(sql.replace("orders", "absent_fees"))
