@@ -1,8 +1,12 @@
-"""The mutation operators of `signal@1`: wrong queries near a gold one (SIGNAL 1)."""
+"""The mutation operators of `signal@1`: wrong queries near a gold one (SIGNAL 1).
+
+An operator lists the places where its change fits; an edit builds its text when it is drawn.
+"""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 from sqlglot import exp
 
@@ -31,150 +35,162 @@ from envbuild.signal.tree import (
     without,
 )
 
-# Operators on conditions and the literals in them.
+Operator = Callable[[GoldTree], Iterator[Edit]]
+Kinds = dict[type[exp.Expr], tuple[type[exp.Expr], ...]]
+"""A kind of node -> the kinds that it turns into."""
 
+# Conditions and the literals in them.
 
-_BOUNDS = {exp.GT: exp.GTE, exp.GTE: exp.GT, exp.LT: exp.LTE, exp.LTE: exp.LT}
-_REVERSED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
-_CONDITION_CLAUSES = ("where", "joins")
+_BOUNDS: Kinds = {
+    exp.GT: (exp.GTE,),
+    exp.GTE: (exp.GT,),
+    exp.LT: (exp.LTE,),
+    exp.LTE: (exp.LT,),
+}
+_REVERSED: Kinds = {
+    exp.GT: (exp.LT,),
+    exp.GTE: (exp.LTE,),
+    exp.LT: (exp.GT,),
+    exp.LTE: (exp.GTE,),
+}
+_OPPOSITES: Kinds = {exp.EQ: (exp.NEQ,), exp.NEQ: (exp.EQ,)}
+_LOOSER: Kinds = {exp.EQ: (exp.GTE, exp.LTE)}
 
 
 def pred_drop(tree: GoldTree) -> Iterator[Edit]:
     """One part of an AND or OR gone; a WHERE of one condition gone."""
     for node in tree.each(exp.And, exp.Or):
-        if clause_of(node) in _CONDITION_CLAUSES:
+        if clause_of(node) in ("where", "joins"):
             yield swap(node, node.this.copy)
             yield swap(node, node.expression.copy)
     for where in tree.each(exp.Where):
-        if not isinstance(_bare(where.this), exp.Connector) and not _is_join(tree, where.this):
-            assert where.parent is not None
-            yield dropped(where.parent, "where")
+        condition = where.this
+        if not isinstance(condition.unnest(), exp.Connector) and not _is_join(tree, condition):
+            yield _clause_gone(where, "where")
 
 
 def negate(tree: GoldTree) -> Iterator[Edit]:
     """IN, LIKE, EXISTS, IS NULL and BETWEEN turned into their opposites, and back."""
     for node in tree.each(exp.In, exp.Like, exp.Glob, exp.Exists, exp.Is, exp.Between):
         if node.args.get("negate"):
-            yield Edit(node, "negate", lambda: None)
+            yield dropped(node, "negate")
         elif isinstance(node.parent, exp.Not):
             yield swap(node.parent, node.copy)
+        elif isinstance(node, exp.Exists):
+            yield _rebuilt(node, lambda it: exp.Not(this=it.copy()))
         else:
-            yield swap(node, partial(_not, node))
+            yield _rebuilt(node, lambda it: exp.Not(this=exp.paren(it)))
 
 
 def cmp_bound(tree: GoldTree) -> Iterator[Edit]:
     """> and >=, < and <= exchanged."""
     for node in tree.each(*_BOUNDS):
-        yield swap(node, partial(same_sides, node, _BOUNDS[type(node)]))
+        yield from _turned(node, _BOUNDS)
 
 
 def cmp_rev(tree: GoldTree) -> Iterator[Edit]:
     """> and <, >= and <= exchanged."""
     for node in tree.each(*_REVERSED):
-        yield swap(node, partial(same_sides, node, _REVERSED[type(node)]))
+        yield from _turned(node, _REVERSED)
 
 
 def cmp_neq(tree: GoldTree) -> Iterator[Edit]:
     """= and <> exchanged, join conditions apart."""
-    for node in tree.each(exp.EQ, exp.NEQ):
+    for node in tree.each(*_OPPOSITES):
         if not is_join_condition(tree, node):
-            kind = exp.NEQ if isinstance(node, exp.EQ) else exp.EQ
-            yield swap(node, partial(same_sides, node, kind))
+            yield from _turned(node, _OPPOSITES)
 
 
 def cmp_eq_ge(tree: GoldTree) -> Iterator[Edit]:
     """= loosened to >= or <= between numbers or dates, join conditions apart."""
-    for node in tree.each(exp.EQ):
+    for node in tree.each(*_LOOSER):
         kinds = {tree.kind(node.this), tree.kind(node.expression)}
         if kinds & {"number", "date"} and not is_join_condition(tree, node):
-            yield swap(node, partial(same_sides, node, exp.GTE))
-            yield swap(node, partial(same_sides, node, exp.LTE))
+            yield from _turned(node, _LOOSER)
 
 
 def and_or(tree: GoldTree) -> Iterator[Edit]:
     """AND and OR exchanged, ON apart."""
+
+    def exchanged(node: exp.Expr) -> exp.Expr:
+        other = same_sides(node, exp.Or if isinstance(node, exp.And) else exp.And)
+        inside = isinstance(node.parent, exp.Connector | exp.Not)
+        return exp.Paren(this=other) if inside else other
+
     for node in tree.each(exp.And, exp.Or):
-        if clause_of(node) == "joins" or _is_join(tree, node.this, node.expression):
-            continue
-        yield swap(node, partial(_other_connector, node))
+        if clause_of(node) != "joins" and not _is_join(tree, node.this, node.expression):
+            yield _rebuilt(node, exchanged)
 
 
 def between(tree: GoldTree) -> Iterator[Edit]:
     """BETWEEN with its bounds left out, or with one side open."""
+
+    def bound(node: exp.Expr, kind: type[exp.Expr], key: str) -> exp.Expr:
+        return kind(this=node.this.copy(), expression=node.args[key].copy())
+
+    def exclusive(node: exp.Expr) -> exp.Expr:
+        low, high = bound(node, exp.GT, "low"), bound(node, exp.LT, "high")
+        return exp.Paren(this=exp.And(this=low, expression=high))
+
     for node in tree.each(exp.Between):
-        if isinstance(node.parent, exp.Not):
-            continue
-        yield swap(node, partial(_exclusive, node))
-        yield swap(node, partial(_bound, node, exp.GTE, "low"))
-        yield swap(node, partial(_bound, node, exp.LTE, "high"))
+        if not isinstance(node.parent, exp.Not):
+            yield _rebuilt(node, exclusive)
+            yield swap(node, partial(bound, node, exp.GTE, "low"))
+            yield swap(node, partial(bound, node, exp.LTE, "high"))
 
 
 def having_drop(tree: GoldTree) -> Iterator[Edit]:
     """HAVING gone."""
     for having in tree.each(exp.Having):
-        assert having.parent is not None
-        yield dropped(having.parent, "having")
+        yield _clause_gone(having, "having")
 
 
 def lit_num(tree: GoldTree) -> Iterator[Edit]:
     """A number compared or counted with, one step up or down: 1, or 0.1 for decimals."""
     for node in tree.each(exp.Literal):
-        if node.is_string or not _is_operand(node):
-            continue
-        for changed in _number_steps(node.this):
-            yield swap(node, partial(exp.Literal.number, changed))
+        if not node.is_string and _is_operand(node):
+            for changed in _number_steps(node.this):
+                yield swap(node, partial(exp.Literal.number, changed))
 
 
 def lit_str(tree: GoldTree) -> Iterator[Edit]:
     """A compared text in another case, within LIKE %…%, or another text of the query."""
-    texts = sorted({node.this for node in tree.each(exp.Literal) if _is_compared_text(node)})
-    for node in tree.each(exp.Literal):
-        if not _is_compared_text(node):
-            continue
+    within = (*COMPARISONS, exp.Between, exp.In, exp.Like)
+    compared = [
+        node
+        for node in tree.each(exp.Literal)
+        if node.is_string and isinstance(node.parent, within)
+    ]
+    texts = sorted({node.this for node in compared})
+    for node in compared:
         parent, text = node.parent, node.this
         if isinstance(parent, exp.EQ) and node.arg_key == "expression":
-            yield swap(parent, partial(_contains, parent, text))
+            yield _rebuilt(parent, _contains)
         pattern = isinstance(parent, exp.Like)
-        for changed in _loosened(text) if pattern else _respelled(text):
+        others = [other for other in texts if other != text and ("%" in other) == pattern]
+        for changed in (*(_loosened(text) if pattern else _respelled(text)), *others):
             yield swap(node, partial(exp.Literal.string, changed))
-        for other in texts:
-            if other != text and ("%" in other) == pattern:
-                yield swap(node, partial(exp.Literal.string, other))
 
 
-def _bare(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
+def _rebuilt(node: exp.Expr, build: Callable[[Any], exp.Expr]) -> Edit:
+    """The edit that puts `build(node)` where `node` stands."""
+    return swap(node, partial(build, node))
 
 
-def _is_join(tree: GoldTree, *nodes: exp.Expr) -> bool:
-    bare = [_bare(node) for node in nodes]
+def _turned(node: exp.Expr, kinds: Kinds) -> Iterator[Edit]:
+    """Edits that make a two-sided node one of the other kinds, its sides kept."""
+    for kind in kinds[type(node)]:
+        yield swap(node, partial(same_sides, node, kind))
+
+
+def _clause_gone(clause: exp.Expr, key: str) -> Edit:
+    assert clause.parent is not None
+    return dropped(clause.parent, key)
+
+
+def _is_join(tree: GoldTree, *conditions: exp.Expr) -> bool:
+    bare = [condition.unnest() for condition in conditions]
     return any(isinstance(one, COMPARISONS) and is_join_condition(tree, one) for one in bare)
-
-
-def _not(node: exp.Expr) -> exp.Expr:
-    inner = node.copy()
-    return exp.Not(this=inner if isinstance(node, exp.Exists) else exp.Paren(this=inner))
-
-
-def _other_connector(node: exp.Expr) -> exp.Expr:
-    changed = same_sides(node, exp.Or if isinstance(node, exp.And) else exp.And)
-    return exp.Paren(this=changed) if isinstance(node.parent, exp.Connector | exp.Not) else changed
-
-
-def _exclusive(node: exp.Expr) -> exp.Expr:
-    low, high = node.args["low"].copy(), node.args["high"].copy()
-    return exp.Paren(
-        this=exp.And(
-            this=exp.GT(this=node.this.copy(), expression=low),
-            expression=exp.LT(this=node.this.copy(), expression=high),
-        )
-    )
-
-
-def _bound(node: exp.Expr, kind: type[exp.Expr], key: str) -> exp.Expr:
-    return kind(this=node.this.copy(), expression=node.args[key].copy())
 
 
 def _is_operand(node: exp.Expr) -> bool:
@@ -182,13 +198,8 @@ def _is_operand(node: exp.Expr) -> bool:
     parent = node.parent
     while isinstance(parent, exp.Neg | exp.Paren):
         parent = parent.parent
-    if clause_of(node) in ("limit", "offset"):
-        return False
-    return isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Add, exp.Sub, exp.Mul))
-
-
-def _is_compared_text(node: exp.Literal) -> bool:
-    return node.is_string and isinstance(node.parent, (*COMPARISONS, exp.Between, exp.In, exp.Like))
+    operation = (*COMPARISONS, exp.Between, exp.In, exp.Add, exp.Sub, exp.Mul)
+    return clause_of(node) not in ("limit", "offset") and isinstance(parent, operation)
 
 
 def _number_steps(text: str) -> list[str]:
@@ -221,26 +232,26 @@ def _loosened(text: str) -> list[str]:
     return [one for one in changed if one.strip("%_")]
 
 
-def _contains(node: exp.Expr, text: str) -> exp.Expr:
-    return exp.Like(this=node.this.copy(), expression=exp.Literal.string(f"%{text}%"))
+def _contains(equality: exp.EQ) -> exp.Expr:
+    pattern = exp.Literal.string(f"%{equality.expression.this}%")
+    return exp.Like(this=equality.this.copy(), expression=pattern)
 
 
-# Operators on aggregates, DISTINCT, arithmetic, casts and windows.
+# Aggregates, DISTINCT, arithmetic, casts and windows.
 
-
-_OTHER_AGGREGATES: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
+_OTHER_AGGREGATES: Kinds = {
     exp.Max: (exp.Min,),
     exp.Min: (exp.Max,),
     exp.Sum: (exp.Avg, exp.Count),
     exp.Avg: (exp.Sum, exp.Max),
 }
-_OTHER_ARITHMETIC: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.Add: exp.Sub,
-    exp.Sub: exp.Add,
-    exp.Mul: exp.Div,
-    exp.Div: exp.Mul,
+_OTHER_ARITHMETIC: Kinds = {
+    exp.Add: (exp.Sub,),
+    exp.Sub: (exp.Add,),
+    exp.Mul: (exp.Div,),
+    exp.Div: (exp.Mul,),
 }
-_OTHER_RANKS: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
+_OTHER_RANKS: Kinds = {
     exp.RowNumber: (exp.DenseRank, exp.Rank),
     exp.Rank: (exp.DenseRank, exp.RowNumber),
     exp.DenseRank: (exp.Rank, exp.RowNumber),
@@ -253,67 +264,67 @@ def agg(tree: GoldTree) -> Iterator[Edit]:
     Rows counted become a sum of what they hold: the largest sum for the most rows is a slip that
     published systems make.
     """
-    keys = _key_columns(tree)
+    # nobody adds up the columns of primary and foreign keys
+    keys = {(table.name, column) for table in tree.schema.tables for column in table.primary_key}
+    keys |= {(edge.child, name) for edge in tree.schema.foreign_keys for name in edge.child_columns}
     for count in tree.each(exp.Count):
-        if isinstance(count.this, exp.Star):
-            for source, column in _columns_near(tree, count):
-                named = (source.table.name if source.table else "", column.name)
-                if tree.column_kind(column) == "number" and named not in keys:
-                    yield swap(count, partial(_sum_of, source, column))
+        for source, column in _columns_counted(tree, count):
+            table = source.table.name if source.table else ""
+            if column.kind == "number" and (table, column.name) not in keys:
+                yield swap(count, partial(_aggregate, exp.Sum, source, column))
     for node in tree.each(*_OTHER_AGGREGATES):
-        if node.expressions:
-            continue  # the scalar MAX(a, b)
-        for kind in _OTHER_AGGREGATES[type(node)]:
-            yield swap(node, partial(_same_argument, node, kind))
+        if not node.expressions:  # else the scalar MAX(a, b)
+            for kind in _OTHER_AGGREGATES[type(node)]:
+                yield swap(node, partial(_with_argument, kind, node.this))
 
 
 def count_col(tree: GoldTree) -> Iterator[Edit]:
     """COUNT(*) and COUNT(column) exchanged, where the column may be NULL."""
     for node in tree.each(exp.Count):
-        if isinstance(node.this, exp.Star):
-            for source, column in _columns_near(tree, node):
-                if not is_never_null(tree, source, column):
-                    yield swap(node, partial(_count_of, source, column, distinct=False))
-        elif isinstance(node.this, exp.Column):
-            found = tree.resolve(node.this)
-            if found and not is_never_null(tree, *found):
-                yield swap(node, _count_rows)
+        for source, column in _columns_counted(tree, node):
+            if not is_never_null(tree, source, column):
+                yield swap(node, partial(_aggregate, exp.Count, source, column))
+        found = tree.resolve(node.this) if isinstance(node.this, exp.Column) else None
+        if found and not is_never_null(tree, *found):
+            yield swap(node, partial(exp.Count, this=exp.Star()))
 
 
 def count_distinct(tree: GoldTree) -> Iterator[Edit]:
     """COUNT and COUNT(DISTINCT …) exchanged, where values may repeat."""
     for node in tree.each(exp.Count, exp.Sum, exp.Avg):
         inner = node.this
-        if isinstance(inner, exp.Distinct):
-            if len(inner.expressions) == 1 and not count_ignores_duplicates(
-                tree, inner.expressions[0]
-            ):
-                yield swap(inner, inner.expressions[0].copy)
-        elif isinstance(inner, exp.Star):
-            for source, column in _columns_near(tree, node):
+        if isinstance(inner, exp.Star):
+            for source, column in _columns_counted(tree, node):
                 if not (column.unique and _is_alone(tree, source)):
-                    yield swap(node, partial(_count_of, source, column, distinct=True))
+                    yield swap(node, partial(_aggregate, exp.Count, source, column, distinct=True))
+        elif isinstance(inner, exp.Distinct):
+            values = inner.expressions
+            if len(values) == 1 and not count_ignores_duplicates(tree, values[0]):
+                yield swap(inner, values[0].copy)
         elif isinstance(node, exp.Count) and not count_ignores_duplicates(tree, inner):
-            yield swap(inner, partial(_distinct_of, inner))
+            yield _rebuilt(inner, lambda it: exp.Distinct(expressions=[it.copy()]))
 
 
 def distinct(tree: GoldTree) -> Iterator[Edit]:
     """DISTINCT dropped or added, where rows may repeat."""
     for select in tree.each(exp.Select):
-        if distinct_is_idle(tree, select):
-            continue
-        if select.args.get("distinct"):
-            yield dropped(select, "distinct")
-        else:
-            yield Edit(select, "distinct", exp.Distinct)
+        if not distinct_is_idle(tree, select):
+            held = select.args.get("distinct")
+            yield dropped(select, "distinct") if held else Edit(select, "distinct", exp.Distinct)
 
 
 def arith(tree: GoldTree) -> Iterator[Edit]:
     """+ and -, * and / exchanged; the sides of - and / exchanged."""
+
+    def sides_exchanged(node: exp.Expr) -> exp.Expr:
+        flags = {key: node.args[key] for key in ("typed", "safe") if key in node.args}
+        first, second = _bracketed(node.expression), _bracketed(node.this)
+        return type(node)(this=first, expression=second, **flags)
+
     for node in tree.each(*_OTHER_ARITHMETIC):
-        yield swap(node, partial(same_sides, node, _OTHER_ARITHMETIC[type(node)]))
+        yield from _turned(node, _OTHER_ARITHMETIC)
         if isinstance(node, exp.Sub | exp.Div) and not isinstance(node.parent, exp.Binary):
-            yield swap(node, partial(_sides_exchanged, node))
+            yield _rebuilt(node, sides_exchanged)
 
 
 def cast_drop(tree: GoldTree) -> Iterator[Edit]:
@@ -331,48 +342,19 @@ def window(tree: GoldTree) -> Iterator[Edit]:
             yield Edit(node, "this", kind)
 
 
-def _same_argument(node: exp.Expr, kind: type[exp.Expr]) -> exp.Expr:
-    return kind(this=node.this.copy())
+def _with_argument(kind: type[exp.Expr], argument: exp.Expr) -> exp.Expr:
+    return kind(this=argument.copy())
 
 
-def _count_rows() -> exp.Expr:
-    return exp.Count(this=exp.Star())
-
-
-def _count_of(source: Source, column: SourceColumn, *, distinct: bool) -> exp.Expr:
-    counted: exp.Expr = exp.Column(this=name_of(column.name), table=name_of(source.alias))
-    return exp.Count(this=exp.Distinct(expressions=[counted]) if distinct else counted)
-
-
-def _sum_of(source: Source, column: SourceColumn) -> exp.Expr:
-    return exp.Sum(this=exp.Column(this=name_of(column.name), table=name_of(source.alias)))
-
-
-def _key_columns(tree: GoldTree) -> set[tuple[str, str]]:
-    """(table, column) of primary and foreign keys: nobody adds them up."""
-    keys = {(t.name, column) for t in tree.schema.tables for column in t.primary_key}
-    for edge in tree.schema.foreign_keys:
-        keys |= {(edge.child, column) for column in edge.child_columns}
-    return keys
-
-
-def _distinct_of(inner: exp.Expr) -> exp.Expr:
-    return exp.Distinct(expressions=[inner.copy()])
-
-
-def _sides_exchanged(node: exp.Expr) -> exp.Expr:
-    return type(node)(
-        this=_bracketed(node.expression), expression=_bracketed(node.this), **_division_flags(node)
-    )
-
-
-def _division_flags(node: exp.Expr) -> dict[str, object]:
-    return {key: node.args[key] for key in ("typed", "safe") if key in node.args}
+def _aggregate(
+    kind: type[exp.Expr], source: Source, column: SourceColumn, *, distinct: bool = False
+) -> exp.Expr:
+    of = exp.Column(this=name_of(column.name), table=name_of(source.alias))
+    return kind(this=exp.Distinct(expressions=[of]) if distinct else of)
 
 
 def _bracketed(node: exp.Expr) -> exp.Expr:
-    inner = node.copy()
-    return exp.Paren(this=inner) if isinstance(node, exp.Binary) else inner
+    return exp.paren(node) if isinstance(node, exp.Binary) else node.copy()
 
 
 def _is_alone(tree: GoldTree, source: Source) -> bool:
@@ -380,16 +362,16 @@ def _is_alone(tree: GoldTree, source: Source) -> bool:
     return select is not None and len(tree.sources(select)) == 1
 
 
-def _columns_near(tree: GoldTree, node: exp.Expr) -> Iterator[tuple[Source, SourceColumn]]:
-    """Columns of the base tables that a COUNT(*) counts rows of."""
-    select = select_of(node)
+def _columns_counted(tree: GoldTree, count: exp.Expr) -> Iterator[tuple[Source, SourceColumn]]:
+    """The columns of the base tables whose rows a COUNT(*) counts; none for another count."""
+    select = select_of(count) if isinstance(count.this, exp.Star) else None
     for source in tree.sources(select) if select else ():
         if source.table is not None:
             for column in (source.columns or {}).values():
                 yield source, column
 
 
-# Operators that put another column, or another table, where one stands.
+# Another column, or another table, where one stands.
 
 
 def col_select(tree: GoldTree) -> Iterator[Edit]:
@@ -408,11 +390,10 @@ def col_order(tree: GoldTree) -> Iterator[Edit]:
     yield from _swaps_in(tree, "order")
     for ordered in tree.each(exp.Ordered):
         position, query = ordered.this, ordered.find_ancestor(exp.Query)
-        if not (isinstance(position, exp.Literal) and position.is_int and query):
-            continue
-        for number in range(1, len(query.selects) + 1):
-            if str(number) != position.this:
-                yield swap(position, partial(exp.Literal.number, number))
+        if isinstance(position, exp.Literal) and position.is_int and query:
+            for number in range(1, len(query.selects) + 1):
+                if str(number) != position.this:
+                    yield swap(position, partial(exp.Literal.number, number))
 
 
 def col_window(tree: GoldTree) -> Iterator[Edit]:
@@ -424,18 +405,14 @@ def group_col(tree: GoldTree) -> Iterator[Edit]:
     """Another column in GROUP BY: of the same class, or one that the output shows."""
     for column in tree.each(exp.Column):
         group = column.parent
-        if not isinstance(group, exp.Group):
-            if clause_of(column) == "group":
+        if isinstance(group, exp.Group):
+            if not group_term_is_idle(tree, group, column):
                 yield from column_swaps(tree, column)
-        elif not group_term_is_idle(tree, group, column):
+        elif clause_of(column) == "group":
             yield from column_swaps(tree, column)
     for group in tree.each(exp.Group):
-        select = group.parent
-        shown = [
-            value
-            for value in (select.expressions if isinstance(select, exp.Select) else ())
-            if isinstance(value, exp.Column) and not value.is_star
-        ]
+        values = group.parent.expressions if isinstance(group.parent, exp.Select) else ()
+        shown = [one for one in values if isinstance(one, exp.Column) and not one.is_star]
         for term in group.expressions:
             for value in shown:
                 if isinstance(term, exp.Column) and value.name.lower() != term.name.lower():
@@ -445,12 +422,12 @@ def group_col(tree: GoldTree) -> Iterator[Edit]:
 def group_drop(tree: GoldTree) -> Iterator[Edit]:
     """One term of GROUP BY gone; a GROUP BY of one term gone."""
     for group in tree.each(exp.Group):
-        if len(group.expressions) > 1:
-            for term in group.expressions:
-                if not group_term_is_idle(tree, group, term):
-                    yield without(term)
-        elif group.parent is not None and group.expressions:
-            yield dropped(group.parent, "group")
+        if len(group.expressions) == 1:
+            yield _clause_gone(group, "group")
+            continue
+        for term in group.expressions:
+            if not group_term_is_idle(tree, group, term):
+                yield without(term)
 
 
 def join_key(tree: GoldTree) -> Iterator[Edit]:
@@ -464,17 +441,20 @@ def table_swap(tree: GoldTree) -> Iterator[Edit]:
         sources = tree.sources(select)
         taken = {source.table.name for source in sources if source.table}
         for source in sources:
-            if source.table is None or not isinstance(source.node, exp.Table):
-                continue
             asked = _asked_of(tree, select, source)
-            if asked is None:
+            if source.table is None or not isinstance(source.node, exp.Table) or asked is None:
                 continue
             fitting = [
                 table
                 for table in tree.schema.tables
                 if table.name not in taken and asked <= {one.name.lower() for one in table.columns}
             ]
-            near = _neighbours(tree, source.table)
+            ends = [
+                {key.child, key.parent}
+                for key in tree.schema.foreign_keys
+                if source.table.name in (key.child, key.parent)
+            ]
+            near = set().union(*ends)
             # where nothing names a column every table fits: only those a key away are near misses
             chosen = [t for t in fitting if t.name in near] or (fitting if asked else fitting[:2])
             for table in chosen:
@@ -489,39 +469,24 @@ def _swaps_in(tree: GoldTree, clause: str) -> Iterator[Edit]:
 
 def _asked_of(tree: GoldTree, select: exp.Select, source: Source) -> set[str] | None:
     """Names of the columns read from a source, lower case; None where `*` asks for all."""
-    asked: set[str] = set()
-    for column in tree.each(exp.Column):
-        if column.is_star:
-            return None
-        found = tree.resolve(column)
-        if found and found[0] is source:
-            asked.add(column.name.lower())
-    if any(isinstance(value, exp.Star) for value in select.expressions):
+    columns = list(tree.each(exp.Column))
+    if any(isinstance(one, exp.Star) for one in select.expressions) or any(
+        column.is_star for column in columns
+    ):
         return None
-    return asked
-
-
-def _neighbours(tree: GoldTree, table: Table) -> set[str]:
-    near = set()
-    for key in tree.schema.foreign_keys:
-        if key.child == table.name:
-            near.add(key.parent)
-        elif key.parent == table.name:
-            near.add(key.child)
-    return near
+    found = ((column, tree.resolve(column)) for column in columns)
+    return {column.name.lower() for column, place in found if place and place[0] is source}
 
 
 def _renamed_table(source: Source, table: Table) -> exp.Expr:
-    node = source.node
     # the old alias or name stays, so that `t.column` still finds it
     alias = exp.TableAlias(this=name_of(source.alias))
-    return exp.Table(this=name_of(table.name), alias=alias, joins=node.args.get("joins"))
+    return exp.Table(this=name_of(table.name), alias=alias, joins=source.node.args.get("joins"))
 
 
-# Operators on order, limits, joins and set operations.
+# Order, limits, joins and set operations.
 
-
-_OTHER_SETS: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
+_OTHER_SETS: Kinds = {
     exp.Union: (exp.Intersect, exp.Except),
     exp.Intersect: (exp.Union, exp.Except),
     exp.Except: (exp.Intersect, exp.Union),
@@ -530,18 +495,24 @@ _OTHER_SETS: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
 
 def order_dir(tree: GoldTree) -> Iterator[Edit]:
     """ASC and DESC exchanged, where the order decides anything."""
+
+    def turned(ordered: exp.Expr) -> exp.Expr:
+        downwards = bool(ordered.args.get("desc"))
+        # SQLite's own place for NULL in the new direction, so that no NULLS FIRST is written
+        return exp.Ordered(this=ordered.this.copy(), desc=not downwards, nulls_first=downwards)
+
     for ordered in tree.each(exp.Ordered):
-        if _order_counts(ordered):
-            yield swap(ordered, partial(_turned, ordered))
+        if _order_counts(ordered.parent):
+            yield _rebuilt(ordered, turned)
 
 
 def order_drop(tree: GoldTree) -> Iterator[Edit]:
     """ORDER BY gone, or one of its terms, where the order decides anything."""
     for order in tree.each(exp.Order):
-        if order.parent is None or not order.expressions or not _order_counts(order.expressions[0]):
+        if not order.expressions or not _order_counts(order):
             continue
         if not isinstance(order.parent, exp.Window):
-            yield dropped(order.parent, "order")
+            yield _clause_gone(order, "order")
         if len(order.expressions) > 1:
             for term in order.expressions:
                 yield without(term)
@@ -559,115 +530,67 @@ def limit(tree: GoldTree) -> Iterator[Edit]:
         if node.parent is not None and not node.parent.args.get("offset"):
             yield dropped(node.parent, "limit")
     for offset in tree.each(exp.Offset):
-        if offset.parent is not None:
-            yield dropped(offset.parent, "offset")
+        yield _clause_gone(offset, "offset")
 
 
 def join_side(tree: GoldTree) -> Iterator[Edit]:
     """INNER JOIN and LEFT JOIN exchanged, unless a condition or a key makes them one."""
+
+    def exchanged(join: exp.Expr) -> exp.Expr:
+        other = join.copy()
+        other.set("side", None if join.args.get("side") else "LEFT")
+        other.set("kind", None)
+        return other
+
     for join in tree.each(exp.Join):
         conditioned = join.args.get("on") is not None or join.args.get("using")
-        if not conditioned or not isinstance(join.parent, exp.Select):
-            continue
-        side = (join.side or "").upper()
-        if side in ("", "LEFT") and not join_side_is_idle(tree, join.parent, join):
-            yield swap(join, partial(_other_side, join, "" if side else "LEFT"))
+        if conditioned and isinstance(join.parent, exp.Select) and join.side in ("", "LEFT"):
+            if not join_side_is_idle(tree, join.parent, join):
+                yield _rebuilt(join, exchanged)
 
 
 def set_op(tree: GoldTree) -> Iterator[Edit]:
     """UNION, UNION ALL, INTERSECT and EXCEPT exchanged."""
+
+    def another(node: exp.Expr, kind: type[exp.Expr]) -> exp.Expr:
+        return kind(**{**node.copy().args, "distinct": True})
+
     for node in tree.each(exp.SetOperation):
         if isinstance(node, exp.Union):
-            turned = not node.args.get("distinct")
-            yield Edit(node, "distinct", partial(bool, turned))
+            yield Edit(node, "distinct", partial(bool, not node.args.get("distinct")))
         for kind in _OTHER_SETS[type(node)]:
-            yield swap(node, partial(_other_set, node, kind))
+            yield swap(node, partial(another, node, kind))
 
 
 def set_side(tree: GoldTree) -> Iterator[Edit]:
     """One side of a set operation alone."""
+
+    def alone(node: exp.Expr, key: str) -> exp.Expr:
+        side: exp.Expr = node.args[key].copy()
+        for kept in ("with_", "order", "limit", "offset"):
+            if node.args.get(kept) and not side.args.get(kept):
+                side.set(kept, node.args[kept].copy())
+        return side
+
     for node in tree.each(exp.SetOperation):
-        yield swap(node, partial(_one_side, node, "this"))
-        yield swap(node, partial(_one_side, node, "expression"))
+        yield swap(node, partial(alone, node, "this"))
+        yield swap(node, partial(alone, node, "expression"))
 
 
-def _order_counts(ordered: exp.Expr) -> bool:
+def _order_counts(order: exp.Expr | None) -> bool:
     """False for the order of a query inside another one, where no LIMIT cuts by it."""
-    order = ordered.parent
     query = order.parent if order is not None else None
     if not isinstance(query, exp.Query):
         return True  # inside OVER (…) or an aggregate
     return bool(query.args.get("limit")) or not is_nested(query)
 
 
-def _turned(ordered: exp.Expr) -> exp.Expr:
-    downwards = bool(ordered.args.get("desc"))
-    # SQLite's own place for NULL in the new direction, so that no NULLS FIRST is written
-    return exp.Ordered(this=ordered.this.copy(), desc=not downwards, nulls_first=downwards)
-
-
-def _other_side(join: exp.Expr, side: str) -> exp.Expr:
-    changed = join.copy()
-    changed.set("side", side or None)
-    changed.set("kind", None)
-    return changed
-
-
-def _other_set(node: exp.Expr, kind: type[exp.Expr]) -> exp.Expr:
-    kept = {key: _copied(value) for key, value in node.args.items() if key != "distinct"}
-    return kind(**kept, distinct=True)
-
-
-def _copied(value: object) -> object:
-    if isinstance(value, list):
-        return [_copied(one) for one in value]
-    return value.copy() if isinstance(value, exp.Expr) else value
-
-
-def _one_side(node: exp.Expr, key: str) -> exp.Expr:
-    side: exp.Expr = node.args[key].copy()
-    for kept in ("with_", "order", "limit", "offset"):
-        if node.args.get(kept) and not side.args.get(kept):
-            side.set(kept, node.args[kept].copy())
-    return side
-
-
 # The operators of `signal@1`, in order; a function's name is the operator's name.
 
-
-Operator = Callable[[GoldTree], Iterator[Edit]]
-
 OPERATORS: tuple[Operator, ...] = (
-    pred_drop,
-    negate,
-    cmp_bound,
-    cmp_rev,
-    cmp_neq,
-    cmp_eq_ge,
-    and_or,
-    between,
-    lit_num,
-    lit_str,
-    col_select,
-    col_where,
-    col_order,
-    col_window,
-    group_col,
-    group_drop,
-    having_drop,
-    agg,
-    count_col,
-    count_distinct,
-    distinct,
-    order_dir,
-    order_drop,
-    limit,
-    join_side,
-    join_key,
-    table_swap,
-    set_op,
-    set_side,
-    arith,
-    cast_drop,
-    window,
+    *(pred_drop, negate, cmp_bound, cmp_rev, cmp_neq, cmp_eq_ge, and_or, between),
+    *(lit_num, lit_str, col_select, col_where, col_order, col_window),
+    *(group_col, group_drop, having_drop, agg, count_col, count_distinct, distinct),
+    *(order_dir, order_drop, limit, join_side, join_key, table_swap),
+    *(set_op, set_side, arith, cast_drop, window),
 )
