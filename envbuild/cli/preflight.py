@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Annotated, Any
 
 import typer
@@ -63,7 +63,7 @@ from envbuild.records.preflight import (
 from envbuild.records.signal import CorpusSignal, SignalSummary
 from envbuild.signal.corpus import covers, read_signal, score_corpus, write_signal
 from envbuild.signal.score import SIGNAL_LIMITS
-from envbuild.signal.summary import Shares, signal_findings
+from envbuild.signal.summary import signal_findings
 from envbuild.sql.tokens import changed_stretch
 
 MAX_POINTS = 500
@@ -219,7 +219,7 @@ def _signal(measured: MeasuredCorpus, run: _Run) -> CorpusSignal:
 
     folder = measured.folder
     stored = signal = read_signal(folder)
-    if signal is None or not covers(signal, wanted=run.wanted, verdict="ordered@1", seed=run.seed):
+    if signal is None or not covers(signal, wanted=run.wanted, seed=run.seed):
         label = f"{folder.name} signal"
         with progress(label, total=run.wanted, quiet=run.quiet) as bar:
             signal = score_corpus(
@@ -244,17 +244,17 @@ def _sample(summary: SignalSummary) -> str:
 
 def _points(measured: MeasuredCorpus, signal: CorpusSignal) -> tuple[SignalPoint, ...]:
 
-    scores: dict[str, Shares] = defaultdict(Shares)
+    scores: dict[str, list[float]] = defaultdict(list)
     for score in signal.scores:
         if score.signal_high is not None:
-            scores[score.db_id].add(score.signal_high)
+            scores[score.db_id].append(score.signal_high)
     rows = {d.row.db_id: list((d.counts or {}).values()) for d in measured.databases}
     return tuple(
         SignalPoint(
             db_id=db_id,
             median_rows=float(median(rows[db_id])),
-            signal=scores[db_id].mean or 0.0,
-            scored=scores[db_id].counts.total(),
+            signal=fmean(scores[db_id]),
+            scored=len(scores[db_id]),
         )
         for db_id in sorted(scores)
         if rows.get(db_id)

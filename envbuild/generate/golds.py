@@ -101,14 +101,8 @@ class GoldMonitor:
         self, sql: str, mutants: Sequence[Mutant], positions: Sequence[int]
     ) -> tuple[int, ...]:
         """Which of these mutants have the gold's own result now; all where the gold has none."""
-        trial = try_mutants(
-            sql,
-            mutants,
-            session=self.session,
-            limits=SIGNAL_LIMITS,
-            only=positions,
-            gold=self.gold(sql),
-        )
+        gold = self.gold(sql)
+        trial = try_mutants(sql, mutants, session=self.session, only=positions, gold=gold)
         return trial.alive if trial.gold.ok else tuple(positions)
 
     def rests_on_tie(self, sql: str) -> bool:

@@ -6,8 +6,8 @@ presumed equivalent; they are thrown away afterwards. They hold the tables that 
 tables a key away, and whatever those point at: a schema of hundreds costs no more than one of ten.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from envbuild.errors import CorpusError, GoldError
@@ -35,27 +35,22 @@ def open_variants(
     """
     if not count:
         return []
+    named = [Gold(question_id=str(place), sql=sql) for place, sql in enumerate(golds)]
     with ExitStack() as opened:
+        variants = []
         try:
-            images = _images(path, golds, db_id=db_id, count=count, seed=seed)
-            variants = [opened.enter_context(Session.open_image(image)) for image in images]
+            with closing(open_read_only(path)) as reader:
+                tables = tables_asked(reader, read_schema(reader), golds)
+            for own in range(seed, seed + count):
+                rows = GROWN_FROM[(own - seed) % len(GROWN_FROM)]
+                cut = cut_image(path, rows, seed=own, only=tables)
+                settings = AmplifySettings(rows_low=ROWS[0], rows_high=ROWS[1], seed=own)
+                grown = amplify_database(cut, named, settings=settings, db_id=db_id)
+                variants.append(opened.enter_context(Session.open_image(grown.image)))
         except (SQLiteError, CorpusError):
             return []
         opened.pop_all()
         return variants
-
-
-def _images(
-    path: Path, golds: Sequence[str], *, db_id: str, count: int, seed: int
-) -> Iterator[bytes]:
-    reader = open_read_only(path)
-    try:
-        tables = tables_asked(reader, read_schema(reader), golds)
-    finally:
-        reader.close()
-    named = [Gold(question_id=str(place), sql=sql) for place, sql in enumerate(golds)]
-    for number in range(count):
-        yield _grow(path, named, tables, db_id=db_id, number=number, seed=seed)
 
 
 def tables_asked(reader: Connection, schema: Schema, golds: Iterable[str]) -> frozenset[str]:
@@ -63,33 +58,10 @@ def tables_asked(reader: Connection, schema: Schema, golds: Iterable[str]) -> fr
     read: set[str] = set()
     with GoldTableReader(reader) as asked:
         for sql in golds:
-            try:
+            with suppress(GoldError):
                 read.update(asked.read(sql).tables)
-            except GoldError:
-                continue
-    near = read | {
-        end
-        for key in schema.foreign_keys
-        for end in (key.child, key.parent)
-        if key.child in read or key.parent in read
-    }
-    while True:
-        parents = {key.parent for key in schema.foreign_keys if key.child in near}
-        if parents <= near:
-            return frozenset(near)
+    keys = [(key.child, key.parent) for key in schema.foreign_keys]
+    near = read.union(*(ends for ends in keys if not read.isdisjoint(ends)))
+    while parents := {parent for child, parent in keys if child in near} - near:
         near |= parents
-
-
-def _grow(
-    path: Path,
-    golds: Sequence[Gold],
-    tables: frozenset[str],
-    *,
-    db_id: str,
-    number: int,
-    seed: int,
-) -> bytes:
-    rows = GROWN_FROM[number % len(GROWN_FROM)]
-    cut = cut_image(path, rows, seed=seed + number, only=tables)
-    settings = AmplifySettings(rows_low=ROWS[0], rows_high=ROWS[1], seed=seed + number)
-    return amplify_database(cut, golds, settings=settings, db_id=db_id).image
+    return frozenset(near)

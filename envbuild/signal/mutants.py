@@ -15,14 +15,12 @@ from envbuild.engine.seeds import derive_seed
 from envbuild.errors import GoldError
 from envbuild.records.corpus import Schema
 from envbuild.signal.operators import OPERATORS
-from envbuild.signal.proofs import operators_unseen_by
 from envbuild.signal.tree import Compiler, Edit, GoldTree, render
 
 VERSION = "signal@1"
 """Which mutants are drawn; scores of another version are not compared with these."""
 CAP = 12
 """Mutants a gold: more move a question's score by under 0.03 (SIGNAL 1)."""
-
 MAX_PER_OPERATOR = 3
 """Mutants of one operator a gold: a short query's score must not be about one kind of change."""
 
@@ -44,37 +42,23 @@ class MutantSet(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
-def make_mutants(
-    gold_sql: str,
-    schema: Schema,
-    *,
-    cap: int = CAP,
-    compiles: Callable[[str], bool] | None = None,
-    verdict: str = "ordered@1",
-) -> tuple[Mutant, ...]:
-    """At most `cap` different mutants that compile, drawn round-robin over the operators.
+def draw_mutants(
+    gold_sql: str, schema: Schema, *, compiles: Callable[[str], bool] | None = None
+) -> MutantSet:
+    """At most 12 different mutants that compile, drawn round-robin over the operators.
 
     `compiles` asks an empty database of this schema; without it one is built for this call.
-    Changes that the verdict can never see (order without LIMIT under `bag@1`) are left out.
     Raises GoldError where the gold is not a query that sqlglot reads.
     """
-    return draw_mutants(gold_sql, schema, cap=cap, compiles=compiles, verdict=verdict).mutants
-
-
-def draw_mutants(
-    gold_sql: str,
-    schema: Schema,
-    *,
-    cap: int = CAP,
-    compiles: Callable[[str], bool] | None = None,
-    verdict: str = "ordered@1",
-) -> MutantSet:
-    """`make_mutants` with the re-rendered gold and the seed beside them."""
     compiles = compiles or Compiler.of_schema(schema).compiles
+    seed = mutant_seed(gold_sql, schema)
     try:
-        return _draw(gold_sql, schema, cap, compiles, verdict)
+        tree = GoldTree(gold_sql, schema)
+        rendered = render(tree.root)
+        mutants = _draw(tree, _shuffled_sites(tree, seed), compiles, seen={rendered})
     except RecursionError:
         raise GoldError("unparsed_gold", "nested too deeply") from None
+    return MutantSet(gold_sql=rendered, mutants=mutants, seed=seed)
 
 
 def mutant_seed(gold_sql: str, schema: Schema) -> int:
@@ -84,18 +68,29 @@ def mutant_seed(gold_sql: str, schema: Schema) -> int:
     return derive_seed(0, f"{shape}/{gold_sql.strip()}", VERSION)
 
 
+def _shuffled_sites(tree: GoldTree, seed: int) -> list[tuple[str, list[Edit]]]:
+    """Each operator with the places where it fits, both in a drawn order."""
+    chance = random.Random(seed)
+    drawn = []
+    for operator in OPERATORS:
+        sites = list(operator(tree))
+        chance.shuffle(sites)
+        if sites:
+            drawn.append((operator.__name__, sites))
+    chance.shuffle(drawn)
+    return drawn
+
+
 def _draw(
-    gold_sql: str, schema: Schema, cap: int, compiles: Callable[[str], bool], verdict: str
-) -> MutantSet:
-    tree = GoldTree(gold_sql, schema)
-    seed = mutant_seed(gold_sql, schema)
-    rendered = render(tree.root)
-    seen = {rendered}
+    tree: GoldTree,
+    sites_of: list[tuple[str, list[Edit]]],
+    compiles: Callable[[str], bool],
+    seen: set[str],
+) -> tuple[Mutant, ...]:
+    queue = deque(sites_of)
     mutants: list[Mutant] = []
-    unseen = operators_unseen_by(verdict, tree)
-    queue = deque(entry for entry in _shuffled_sites(tree, seed) if entry[0] not in unseen)
     made: Counter[str] = Counter()
-    while queue and len(mutants) < cap:
+    while queue and len(mutants) < CAP:
         operator, sites = queue.popleft()
         while sites:
             sql = sites.pop().render(tree.root)
@@ -108,16 +103,4 @@ def _draw(
                 break
         if sites and made[operator] < MAX_PER_OPERATOR:
             queue.append((operator, sites))
-    return MutantSet(gold_sql=rendered, mutants=tuple(mutants), seed=seed)
-
-
-def _shuffled_sites(tree: GoldTree, seed: int) -> list[tuple[str, list[Edit]]]:
-    chance = random.Random(seed)
-    drawn = []
-    for operator in OPERATORS:
-        sites = list(operator(tree))
-        chance.shuffle(sites)
-        if sites:
-            drawn.append((operator.__name__, sites))
-    chance.shuffle(drawn)
-    return drawn
+    return tuple(mutants)

@@ -16,6 +16,7 @@ from envbuild.signal.proofs import (
     count_ignores_duplicates,
     distinct_is_idle,
     group_term_is_idle,
+    is_alone,
     is_never_null,
     join_side_is_idle,
 )
@@ -270,7 +271,7 @@ def agg(tree: GoldTree) -> Iterator[Edit]:
     for count in tree.each(exp.Count):
         for source, column in _columns_counted(tree, count):
             table = source.table.name if source.table else ""
-            if column.kind == "number" and (table, column.name) not in keys:
+            if tree.column_kind(column) == "number" and (table, column.name) not in keys:
                 yield swap(count, partial(_aggregate, exp.Sum, source, column))
     for node in tree.each(*_OTHER_AGGREGATES):
         if not node.expressions:  # else the scalar MAX(a, b)
@@ -282,10 +283,10 @@ def count_col(tree: GoldTree) -> Iterator[Edit]:
     """COUNT(*) and COUNT(column) exchanged, where the column may be NULL."""
     for node in tree.each(exp.Count):
         for source, column in _columns_counted(tree, node):
-            if not is_never_null(tree, source, column):
+            if not is_never_null(source, column):
                 yield swap(node, partial(_aggregate, exp.Count, source, column))
         found = tree.resolve(node.this) if isinstance(node.this, exp.Column) else None
-        if found and not is_never_null(tree, *found):
+        if found and not is_never_null(*found):
             yield swap(node, partial(exp.Count, this=exp.Star()))
 
 
@@ -295,7 +296,7 @@ def count_distinct(tree: GoldTree) -> Iterator[Edit]:
         inner = node.this
         if isinstance(inner, exp.Star):
             for source, column in _columns_counted(tree, node):
-                if not (column.unique and _is_alone(tree, source)):
+                if not (column.unique and is_alone(tree, source.node)):
                     yield swap(node, partial(_aggregate, exp.Count, source, column, distinct=True))
         elif isinstance(inner, exp.Distinct):
             values = inner.expressions
@@ -355,11 +356,6 @@ def _aggregate(
 
 def _bracketed(node: exp.Expr) -> exp.Expr:
     return exp.paren(node) if isinstance(node, exp.Binary) else node.copy()
-
-
-def _is_alone(tree: GoldTree, source: Source) -> bool:
-    select = select_of(source.node)
-    return select is not None and len(tree.sources(select)) == 1
 
 
 def _columns_counted(tree: GoldTree, count: exp.Expr) -> Iterator[tuple[Source, SourceColumn]]:
@@ -543,10 +539,12 @@ def join_side(tree: GoldTree) -> Iterator[Edit]:
         return other
 
     for join in tree.each(exp.Join):
+        select = join.parent
         conditioned = join.args.get("on") is not None or join.args.get("using")
-        if conditioned and isinstance(join.parent, exp.Select) and join.side in ("", "LEFT"):
-            if not join_side_is_idle(tree, join.parent, join):
-                yield _rebuilt(join, exchanged)
+        if not conditioned or not isinstance(select, exp.Select) or join.side not in ("", "LEFT"):
+            continue
+        if not join_side_is_idle(tree, select, join):
+            yield _rebuilt(join, exchanged)
 
 
 def set_op(tree: GoldTree) -> Iterator[Edit]:

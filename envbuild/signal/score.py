@@ -1,11 +1,10 @@
 """One question's signal: the share of wrong queries near its gold that a database tells apart.
 
-Everything runs through the one executor and is compared by a named verdict; a mutant that errors,
+Everything runs through the one executor and is compared under `ordered@1`; a mutant that errors,
 runs out of its budget or returns too many rows differs (SIGNAL 7).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypedDict
 
 import msgspec
 
@@ -13,7 +12,7 @@ from envbuild.errors import GoldError
 from envbuild.records.corpus import Schema
 from envbuild.records.execution import Limits, QueryResult, Verdict
 from envbuild.records.signal import SignalScore
-from envbuild.signal.mutants import CAP, Mutant, MutantSet, draw_mutants
+from envbuild.signal.mutants import Mutant, MutantSet, draw_mutants
 from envbuild.sql.execution.session import Session
 from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import judge
@@ -23,20 +22,12 @@ SIGNAL_LIMITS = Limits(vm_steps=8_000_000, rows=20_000, seconds=10.0)
 
 Far above any published gold, low for a cross join.
 """
-DEFAULT_VERDICT = "ordered@1"
+VERDICT = "ordered@1"
+"""Under which a mutant's result is the gold's own."""
 MIN_MUTANTS = 3
 """Fewer leave a score null: a share of one or two says nothing."""
 MIN_VARIANTS = 4
 """Variants with a non-empty gold that must fail to tell a mutant before it is presumed equal."""
-
-
-class _Named(TypedDict):
-    """What says whose score it is, and by what it was judged."""
-
-    question_id: str
-    db_id: str
-    corpus: str
-    verdict: str
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,55 +44,60 @@ def score_question(
     session: Session,
     schema: Schema,
     variants: Sequence[Session] = (),
-    verdict: str = DEFAULT_VERDICT,
-    cap: int = CAP,
     compiles: Callable[[str], bool] | None = None,
-    question_id: str = "",
-    db_id: str = "",
-    corpus: str = "",
 ) -> SignalScore:
-    """The question's score on the session's database; null, with its reason, where there is none.
+    """The gold's score on the session's database; null, with its reason, where there is none.
 
     `variants` are other fillings of the same schema: a mutant alive here is presumed equivalent
-    only where at least four of them, with a non-empty gold, fail to tell it apart too.
+    only where at least four of them, with a non-empty gold, fail to tell it apart too. The question
+    is the caller's to name.
     """
-    named = _Named(question_id=question_id, db_id=db_id, corpus=corpus, verdict=verdict)
     try:
-        drawn = draw_mutants(gold_sql, schema, cap=cap, compiles=compiles, verdict=verdict)
+        drawn = draw_mutants(gold_sql, schema, compiles=compiles)
     except GoldError as e:
         gold = session.run(gold_sql, limits=SIGNAL_LIMITS)
-        return null_score(e.reason if gold.ok else f"gold_{gold.outcome.value}", **named)
+        return null_score(e.reason if gold.ok else f"gold_{gold.outcome.value}")
     mutants = drawn.mutants
-    trial = try_mutants(gold_sql, mutants, session=session, verdict=verdict)
-    if reason := _unscorable(gold_sql, drawn, trial, session=session, verdict=verdict):
-        return null_score(reason, **named, mutants=len(mutants), seed=drawn.seed)
-    tried = [
-        other
-        for variant in variants
-        if (other := _try_variant(gold_sql, mutants, trial.alive, variant, verdict)) is not None
-    ]
-    unseen = set(trial.alive).intersection(*(other.alive for other in tried))
-    presumed = presumed_equivalents(trial.alive, [other.alive for other in tried])
+    trial = try_mutants(gold_sql, mutants, session=session)
+    if reason := _unscorable(gold_sql, drawn, trial.gold, session):
+        return null_score(reason, mutants=len(mutants), seed=drawn.seed)
+    trials = [try_mutants(gold_sql, mutants, session=v, only=trial.alive) for v in variants]
+    evidence = [other.alive for other in trials if other.gold.ok and other.gold.rows]
+    unseen = set(trial.alive).intersection(*evidence)
+    presumed = presumed_equivalents(trial.alive, evidence)
+    judged = [place for place in range(len(mutants)) if place not in presumed]
+    alive = [mutants[place] for place in trial.alive if place not in presumed]
     killed = len(mutants) - len(trial.alive)
-    alive = [mutants[position] for position in trial.alive if position not in presumed]
-    judged = len(mutants) - len(presumed)
     return SignalScore(
-        **named,
+        question_id="",
+        verdict=VERDICT,
         mutants=len(mutants),
         killed=killed,
         presumed_equivalent=len(presumed),
         unknown=len(unseen) - len(presumed),
         signal_low=killed / len(mutants),
         # with nothing left but equivalents there is nothing a wrong query could be paid for
-        signal_high=killed / judged if judged else 1.0,
+        signal_high=killed / len(judged) if judged else 1.0,
         gold_rows=len(trial.gold.rows),
         alive=tuple(mutant.operator for mutant in alive),
         alive_sql=tuple(mutant.sql for mutant in alive),
-        operators=tuple(
-            mutant.operator for position, mutant in enumerate(mutants) if position not in presumed
-        ),
-        variants=len(tried),
+        operators=tuple(mutants[place].operator for place in judged),
+        variants=len(evidence),
         seed=drawn.seed,
+    )
+
+
+def null_score(reason: str, *, mutants: int = 0, seed: int = 0) -> SignalScore:
+    """No score, and why."""
+    return SignalScore(
+        question_id="",
+        verdict=VERDICT,
+        mutants=mutants,
+        killed=0,
+        signal_low=None,
+        signal_high=None,
+        seed=seed,
+        reason=reason,
     )
 
 
@@ -121,8 +117,6 @@ def try_mutants(
     mutants: Sequence[Mutant],
     *,
     session: Session,
-    verdict: str = DEFAULT_VERDICT,
-    limits: Limits = SIGNAL_LIMITS,
     only: Sequence[int] | None = None,
     gold: QueryResult | None = None,
 ) -> Trial:
@@ -130,74 +124,28 @@ def try_mutants(
 
     `gold` is the gold's result where the caller has it.
     """
-    gold = gold or session.run(gold_sql, limits=limits)
+    gold = gold or session.run(gold_sql, limits=SIGNAL_LIMITS)
     if not gold.ok:
         return Trial(gold=gold, alive=())
     ordered = order_matters(gold_sql)
-    positions = range(len(mutants)) if only is None else only
-    alive = tuple(
-        position
-        for position in positions
-        if judge(
-            session.run(mutants[position].sql, limits=limits),
-            gold,
-            verdict=verdict,
-            ordered=ordered,
-        )
-        is Verdict.EQUAL
-    )
-    return Trial(gold=gold, alive=alive)
+    places = range(len(mutants)) if only is None else only
+    alive = (p for p in places if _same(mutants[p].sql, gold, session, ordered=ordered))
+    return Trial(gold=gold, alive=tuple(alive))
 
 
-def _try_variant(
-    gold_sql: str,
-    mutants: Sequence[Mutant],
-    alive: Sequence[int],
-    variant: Session,
-    verdict: str,
-) -> Trial | None:
-    """The trial on a variant; None where its gold has no rows, which is no evidence."""
-    trial = try_mutants(gold_sql, mutants, session=variant, verdict=verdict, only=alive)
-    return trial if trial.gold.ok and trial.gold.rows else None
-
-
-def _unscorable(
-    gold_sql: str, drawn: MutantSet, trial: Trial, *, session: Session, verdict: str
-) -> str:
+def _unscorable(gold_sql: str, drawn: MutantSet, gold: QueryResult, session: Session) -> str:
     """Why a question has no score; empty where it has one."""
-    if not trial.gold.ok:
-        return f"gold_{trial.gold.outcome.value}"
+    if not gold.ok:
+        return f"gold_{gold.outcome.value}"
     if len(drawn.mutants) < MIN_MUTANTS:
         return "few_mutants"
-    ordered, found = order_matters(gold_sql), ""
-    for sql, reason in (drawn.gold_sql, "rendered_gold_differs"), (gold_sql, "unstable_gold"):
-        again = session.run(sql, limits=SIGNAL_LIMITS)
-        if judge(again, trial.gold, verdict=verdict, ordered=ordered) is Verdict.EQUAL:
-            return found
-        found = reason
-    return found
+    ordered = order_matters(gold_sql)
+    if _same(drawn.gold_sql, gold, session, ordered=ordered):
+        return ""
+    stable = _same(gold_sql, gold, session, ordered=ordered)
+    return "rendered_gold_differs" if stable else "unstable_gold"
 
 
-def null_score(
-    reason: str,
-    *,
-    question_id: str,
-    db_id: str,
-    corpus: str,
-    verdict: str,
-    mutants: int = 0,
-    seed: int = 0,
-) -> SignalScore:
-    """No score, and why."""
-    return SignalScore(
-        question_id=question_id,
-        db_id=db_id,
-        corpus=corpus,
-        verdict=verdict,
-        mutants=mutants,
-        killed=0,
-        signal_low=None,
-        signal_high=None,
-        seed=seed,
-        reason=reason,
-    )
+def _same(sql: str, gold: QueryResult, session: Session, *, ordered: bool) -> bool:
+    found = session.run(sql, limits=SIGNAL_LIMITS)
+    return judge(found, gold, verdict=VERDICT, ordered=ordered) is Verdict.EQUAL

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
+from statistics import fmean, median
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.records.preflight import Finding, Severity
@@ -14,105 +14,62 @@ from envbuild.records.signal import (
     SignalThresholds,
 )
 from envbuild.signal.mutants import VERSION
+from envbuild.signal.score import VERDICT
 
 NAMED_OPERATORS = 3
 WRONG_QUERIES = 4
 """Mutants shown in the worked example."""
 
 
-class Shares:
-    """Scores counted by value: shares of at most a dozen mutants take few different values."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[float] = Counter()
-
-    def add(self, share: float) -> None:
-        """Counts one score."""
-        self.counts[share] += 1
-
-    @property
-    def mean(self) -> float | None:
-        """The mean, rounded once as `statistics.fmean` rounds it; None where nothing was added."""
-        exact = sum((Fraction(share) * times for share, times in self.counts.items()), Fraction())
-        return float(exact) / self.counts.total() if self.counts else None
-
-    @property
-    def median(self) -> float | None:
-        """The median; the mean of the two in the middle of an even number of scores."""
-        total = self.counts.total()
-        return (self._at((total - 1) // 2) + self._at(total // 2)) / 2 if total else None
-
-    def below(self, limit: float) -> float | None:
-        """The share of scores under a limit."""
-        under = sum(times for share, times in self.counts.items() if share < limit)
-        return under / self.counts.total() if self.counts else None
-
-    def _at(self, place: int) -> float:
-        for share, times in sorted(self.counts.items()):
-            if place < times:
-                return share
-            place -= times
-        raise IndexError(place)
-
-
-class ScoreTally:
-    """Adds up scores one by one, in any order, without keeping them."""
-
-    def __init__(self) -> None:
-        self.sampled = self.empty_golds = self.variants = 0
-        self.low, self.high = Shares(), Shares()
-        self.reasons: Counter[str] = Counter()
-        self.alive: Counter[str] = Counter()
-        self.tried: Counter[str] = Counter()
-        self.plainest: SignalScore | None = None
-        """The score that makes the best example."""
-
-    def add(self, score: SignalScore) -> None:
-        """Counts one question's score."""
-        self.sampled += 1
-        if score.reason:
-            self.reasons[score.reason] += 1
-        if score.signal_high is None or score.signal_low is None:
-            return
-        self.low.add(score.signal_low)
-        self.high.add(score.signal_high)
-        self.empty_golds += score.gold_rows == 0
-        self.variants = max(self.variants, score.variants)
-        self.alive.update(score.alive)
-        self.tried.update(score.operators)
-        if score.alive and (self.plainest is None or _plainness(score) < _plainness(self.plainest)):
-            self.plainest = score
-
-    def summary(
-        self, folder: CorpusFolder, *, verdict: str, wanted: int | None = None, seed: int = 0
-    ) -> SignalSummary:
-        """The summary; means are None where nothing could be scored."""
-        return SignalSummary(
-            corpus=folder.name,
-            questions=folder.num_questions,
-            sampled=self.sampled,
-            scored=self.high.counts.total(),
-            unscored=dict(sorted(self.reasons.items())),
-            empty_golds=self.empty_golds,
-            mean_low=self.low.mean,
-            mean_high=self.high.mean,
-            median=self.high.median,
-            share_below_half=self.high.below(0.5),
-            variants=self.variants,
-            top_alive=self._top_alive(),
-            example=_example(self.plainest, folder) if self.plainest else None,
-            verdict=verdict,
-            version=VERSION,
-            wanted=wanted,
-            seed=seed,
-        )
-
-    def _top_alive(self) -> tuple[AliveOperator, ...]:
-        ranked = sorted(self.alive.items(), key=lambda pair: (-pair[1], pair[0]))
-        return tuple(
-            AliveOperator(operator=operator, alive=count, mutants=self.tried[operator])
+def summarize_scores(
+    folder: CorpusFolder, scores: Iterable[SignalScore], *, wanted: int | None, seed: int
+) -> SignalSummary:
+    """The summary; means are None where nothing could be scored. No score is held."""
+    # shares of at most a dozen mutants take few different values
+    low: Counter[float] = Counter()
+    high: Counter[float] = Counter()
+    reasons: Counter[str] = Counter()
+    alive: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    empty_golds = variants = 0
+    plainest: SignalScore | None = None
+    for score in scores:
+        if score.signal_low is None or score.signal_high is None:
+            reasons[score.reason] += 1
+            continue
+        low[score.signal_low] += 1
+        high[score.signal_high] += 1
+        empty_golds += score.gold_rows == 0
+        variants = max(variants, score.variants)
+        alive.update(score.alive)
+        tried.update(score.operators)
+        if score.alive and (plainest is None or _plainness(score) < _plainness(plainest)):
+            plainest = score
+    ranked = sorted(alive.items(), key=lambda pair: (-pair[1], pair[0]))
+    scored = high.total()
+    below_half = sum(count for share, count in high.items() if share < 0.5)
+    return SignalSummary(
+        corpus=folder.name,
+        questions=folder.num_questions,
+        sampled=scored + reasons.total(),
+        scored=scored,
+        unscored=dict(sorted(reasons.items())),
+        empty_golds=empty_golds,
+        mean_low=fmean(low.elements()) if scored else None,
+        mean_high=fmean(high.elements()) if scored else None,
+        median=median(high.elements()) if scored else None,
+        share_below_half=below_half / scored if scored else None,
+        variants=variants,
+        top_alive=tuple(
+            AliveOperator(operator=operator, alive=count, mutants=tried[operator])
             for operator, count in ranked[:NAMED_OPERATORS]
-        )
+        ),
+        example=_example(plainest, folder) if plainest else None,
+        verdict=VERDICT,
+        version=VERSION,
+        wanted=wanted,
+        seed=seed,
+    )
 
 
 def score_order(score: SignalScore) -> tuple[str, str]:
@@ -133,8 +90,8 @@ def signal_findings(
             code="corpus_signal",
             severity=severity,
             count=summary.scored,
-            message=f"on average {_percent(summary.mean_high)} of wrong queries near a gold are "
-            f"told from it; {_percent(summary.share_below_half)} of questions score below 0.5",
+            message=f"on average {summary.mean_high:.0%} of wrong queries near a gold are told "
+            f"from it; {summary.share_below_half:.0%} of questions score below 0.5",
         )
     for score in scores:
         value = score.signal_high
@@ -166,11 +123,6 @@ def corpus_severity(summary: SignalSummary, thresholds: SignalThresholds) -> Sev
 
 
 def _example(best: SignalScore, folder: CorpusFolder) -> SignalExample:
-    """The question that shows it best: its gold has rows, four kinds of change go unnoticed.
-
-    That an empty result equals an empty result is plain, and so is one kind of change four times;
-    among the rest the shortest SQL reads best.
-    """
     asked = folder.find_question(best.question_id)
     return SignalExample(
         question_id=best.question_id,
@@ -183,6 +135,11 @@ def _example(best: SignalScore, folder: CorpusFolder) -> SignalExample:
 
 
 def _plainness(score: SignalScore) -> tuple[bool, int, int, tuple[str, str]]:
+    """The lowest makes the best example: its gold has rows, four kinds of change go unnoticed.
+
+    That an empty result equals an empty result is plain, and so is one kind of change four times;
+    among the rest the shortest SQL reads best.
+    """
     kinds = min(len(set(score.alive)), WRONG_QUERIES)
     return score.gold_rows == 0, -kinds, max(map(len, _shown(score))), score_order(score)
 
@@ -193,7 +150,3 @@ def _shown(score: SignalScore) -> tuple[str, ...]:
     first = dict(reversed(pairs))
     shown = [sql for operator, sql in pairs if first[operator] == sql]
     return tuple(shown + [sql for _, sql in pairs if sql not in shown])[:WRONG_QUERIES]
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"

@@ -3,10 +3,11 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from envbuild.engine.fanout import chunked
 from envbuild.engine.seeds import derive_seed
 from envbuild.errors import CorpusError, CorpusFolderError, UnknownNameError
 from envbuild.generate.database import Amplified, amplify_database
-from envbuild.io.parquet import arrow_schema, columns_of, open_parquet, write_batches
+from envbuild.io.parquet import open_parquet
 from envbuild.records.manifest import GoldResult, SkippedGold, VariantBatch, VariantRow
 from envbuild.records.signal import AddedRow, AmplifySettings, Gold
 from envbuild.signal.score import SIGNAL_LIMITS
@@ -51,61 +52,55 @@ def make_variants(
     variants: list[VariantRow] = []
     results: list[GoldResult] = []
     skipped: list[SkippedGold] = []
-    for number, group in enumerate(chunked(sorted(golds), GOLDS_A_VARIANT)):
-        for turn in range(count):
-            name = f"{corpus}/{db_id}/{turn}.{number}"
-            own = derive_seed(seed, name, "variant")
-            try:
-                grown = amplify_database(
-                    image,
-                    [Gold(question_id=gold_id, sql=sql) for gold_id, sql in group],
-                    settings=msgspec.structs.replace(settings, seed=own),
-                    db_id=db_id,
-                )
-            except (SQLiteError, CorpusError):
-                skipped += [
-                    SkippedGold(gold_id=gold_id, variant=name, reason="not_amplified")
-                    for gold_id, _ in group
-                ]
-                continue
-            variants.append(
-                VariantRow(
-                    variant=name,
-                    corpus=corpus,
-                    db_id=db_id,
-                    seed=own,
-                    database_sha256=digest,
-                    rows_added=len(grown.growth.rows),
-                    rows=_packed(grown.growth.rows),
-                )
+    groups = enumerate(chunked(sorted(golds), GOLDS_A_VARIANT))
+    for (number, group), turn in product(groups, range(count)):
+        name = f"{corpus}/{db_id}/{turn}.{number}"
+        own = derive_seed(seed, name, "variant")
+        asked = [Gold(question_id=gold_id, sql=sql) for gold_id, sql in group]
+        seeded = msgspec.structs.replace(settings, seed=own)
+        try:
+            grown = amplify_database(image, asked, settings=seeded, db_id=db_id)
+        except (SQLiteError, CorpusError):
+            skipped += [_skipped(gold_id, name, "not_amplified") for gold_id, _ in group]
+            continue
+        rows = grown.growth.rows
+        variants.append(
+            VariantRow(
+                variant=name,
+                corpus=corpus,
+                db_id=db_id,
+                seed=own,
+                database_sha256=digest,
+                rows_added=len(rows),
+                rows=_packed(rows),
             )
-            found, refused = _results(grown, group, name)
-            results += found
-            skipped += refused
-    return VariantBatch(
-        variants=tuple(variants),
-        golds=tuple(sorted(results, key=lambda gold: (gold.gold_id, gold.variant))),
-        skipped=tuple(skipped),
-    )
+        )
+        for found in _results(grown, group, name):
+            if isinstance(found, SkippedGold):
+                skipped.append(found)
+            else:
+                results.append(found)
+    results.sort(key=lambda gold: (gold.gold_id, gold.variant))
+    return VariantBatch(variants=tuple(variants), golds=tuple(results), skipped=tuple(skipped))
 
 
 def _results(
     grown: Amplified, group: Sequence[tuple[str, str]], variant: str
-) -> tuple[list[GoldResult], list[SkippedGold]]:
+) -> Iterator[GoldResult | SkippedGold]:
+    """Each gold's result on a variant, or why the variant cannot judge it."""
     ties = {state.question_id for state in grown.growth.golds if state.tie_sensitive}
-    found, skipped = [], []
     with Session.open_image(grown.image, limits=SIGNAL_LIMITS) as session:
         for gold_id, sql in group:
             result = session.run(sql)
-            reason = "gold_failed" if not result.ok else "" if result.rows else "gold_empty"
-            if not reason and gold_id in ties:
-                reason = "tie_sensitive"
-            if reason:
-                skipped.append(SkippedGold(gold_id=gold_id, variant=variant, reason=reason))
-                continue
-            ordered = order_matters(sql)
-            found.append(
-                GoldResult(
+            if not result.ok:
+                yield _skipped(gold_id, variant, "gold_failed")
+            elif not result.rows:
+                yield _skipped(gold_id, variant, "gold_empty")
+            elif gold_id in ties:
+                yield _skipped(gold_id, variant, "tie_sensitive")
+            else:
+                ordered = order_matters(sql)
+                yield GoldResult(
                     gold_id=gold_id,
                     variant=variant,
                     outcome=result.outcome.value,
@@ -114,8 +109,10 @@ def _results(
                     digest=digest_rows(result.rows, ordered=ordered),
                     result=encode_rows(result.rows),
                 )
-            )
-    return found, skipped
+
+
+def _skipped(gold_id: str, variant: str, reason: str) -> SkippedGold:
+    return SkippedGold(gold_id=gold_id, variant=variant, reason=reason)
 
 
 def _packed(rows: Sequence[AddedRow]) -> bytes:
@@ -129,26 +126,10 @@ def _packed(rows: Sequence[AddedRow]) -> bytes:
 
 VARIANTS_FILE = "variants.parquet"
 """Beside manifest.parquet; absent where a manifest has no variants."""
-GROUP_VARIANTS = 32
-"""Variants of a row group: reading one of them decodes the group."""
 MEMORY_BYTES = 256 * 1024 * 1024
 """What built variants may take together."""
 COPIES = 2
 """A session holds its image, and SQLite's own copy of it."""
-
-
-def write_variants(path: Path, variants: Iterable[VariantRow]) -> int:
-    """Writes variants.parquet in the order given; returns how many."""
-    schema, waiting = arrow_schema(VariantRow), iter(variants)
-    groups = iter(lambda: list(islice(waiting, GROUP_VARIANTS)), [])
-    return write_batches(path, (columns_of(group, schema) for group in groups), schema)
-
-
-class _Kept(NamedTuple):
-    """A built variant."""
-
-    session: Session
-    bytes: int
 
 
 class VariantStore:
@@ -159,10 +140,11 @@ class VariantStore:
     """
 
     def __init__(self, root: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
-        """Reads ids only. A folder without variants.parquet has no variant."""
+        """Reads nothing yet. A folder without variants.parquet has no variant."""
         self.path = Path(root) / VARIANTS_FILE
         self.memory_bytes = memory_bytes
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Session, int]] = OrderedDict()
+        """Variant -> its session and the bytes it takes, the latest used last."""
         self._places: dict[str, tuple[int, int]] | None = None
         self._building = KeyedLocks()
         self.renew_locks()
@@ -171,31 +153,25 @@ class VariantStore:
     def session(self, variant: str, visible: Path) -> Session:
         """A session over the variant of the visible database; do not close it.
 
-        One that is dropped meanwhile lives as long as it is held. Raises UnknownNameError for a
-        variant that is not stored, CorpusFolderError where the visible file is not the one it
-        belongs to.
+        A variant that goes to make room stays open for whoever still holds its session. Raises
+        UnknownNameError for a variant that is not stored, CorpusFolderError where the visible file
+        is not the one it belongs to.
         """
-        with self._lock:
-            if variant in self._kept:
-                self._kept.move_to_end(variant)
-                return self._kept[variant].session
         with self._building.of(variant):  # the group's first answer builds, the others wait for it
             with self._lock:
                 if variant in self._kept:
-                    return self._kept[variant].session
+                    self._kept.move_to_end(variant)
+                    return self._kept[variant][0]
             image = build_image(self.row(variant), read_image(visible))
-            built = _Kept(Session.open_image(image), COPIES * len(image))
+            built = Session.open_image(image)
             with self._lock:
-                self._kept[variant] = built
-                self._make_room()
-        return built.session
-
-    def renew_locks(self) -> None:
-        """For a forked child: another thread of the parent may have been reading."""
-        self._lock = threading.Lock()
+                self._kept[variant] = built, COPIES * len(image)
+                while self.kept_bytes() > self.memory_bytes and len(self._kept) > 1:
+                    self._kept.popitem(last=False)  # closed with its last use
+        return built
 
     def row(self, variant: str) -> VariantRow:
-        """A variant as it is stored."""
+        """A variant as it is stored: its row group alone is read."""
         if self._places is None:
             self._places = dict(self._read_places())
         if variant not in self._places:
@@ -204,33 +180,33 @@ class VariantStore:
         table = open_parquet(self.path).read_row_group(group).slice(within, 1)
         return msgspec.convert(table.to_pylist()[0], VariantRow)
 
+    def _read_places(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Each variant, its row group and the row within."""
+        if not self.path.is_file():
+            return
+        file = open_parquet(self.path)
+        for group in range(file.num_row_groups):
+            names = file.read_row_group(group, columns=["variant"]).column(0).to_pylist()
+            yield from ((name, (group, within)) for within, name in enumerate(names))
+
+    def kept_bytes(self) -> int:
+        """What the built variants take."""
+        return sum(size for _, size in self._kept.values())
+
+    def renew_locks(self) -> None:
+        """For a forked child: another thread of the parent may have been reading."""
+        self._lock = threading.Lock()
+
     def close(self) -> None:
         """Closes every session that is kept."""
         while self._kept:
-            self._kept.popitem()[1].session.close()
+            self._kept.popitem()[1][0].close()
 
     def __enter__(self) -> "VariantStore":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _kept_bytes(self) -> int:
-        return sum(one.bytes for one in self._kept.values())
-
-    def _make_room(self) -> None:
-        excess = self._kept_bytes() - self.memory_bytes
-        while excess > 0 and len(self._kept) > 1:
-            excess -= self._kept.popitem(last=False)[1].bytes  # closed with its last use
-
-    def _read_places(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        if not self.path.is_file():
-            return
-        file = open_parquet(self.path)
-        for group in range(file.num_row_groups):
-            names = file.read_row_group(group, columns=["variant"]).column(0).to_pylist()
-            for within, name in enumerate(names):
-                yield name, (group, within)
 
 
 def build_image(row: VariantRow, visible: bytes) -> bytes:
@@ -243,8 +219,7 @@ def build_image(row: VariantRow, visible: bytes) -> bytes:
             f"variant {row.variant} belongs to another file of {row.db_id!r} than the one here: "
             "build the manifest again"
         )
-    connection = open_writable_image(visible)
-    try:
+    with closing(open_writable_image(visible)) as connection:
         connection.execute("BEGIN")
         tables: list[tuple[str, list[str], list[list[Any]]]] = msgspec.msgpack.decode(row.rows)
         for table, columns, rows in tables:
@@ -256,5 +231,3 @@ def build_image(row: VariantRow, visible: bytes) -> bytes:
             connection.executemany(sql, [cells if keyed else cells[1:] for cells in rows])
         connection.execute("COMMIT")
         return connection.serialize("main")
-    finally:
-        connection.close()

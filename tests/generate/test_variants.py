@@ -6,15 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from envbuild.manifest.layout import VARIANT_SCHEMA, VARIANTS_FILE
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
+from envbuild.io.parquet import write_records
 from envbuild.records.manifest import VariantBatch
 from envbuild.signal.variants import (
     COPIES,
     VariantStore,
     build_image,
     make_variants,
-    write_variants,
 )
 from envbuild.sql.verdicts import decode_rows
 from tests.generate.test_amplify import GOLDS, query, shop_image
@@ -37,7 +38,7 @@ def batch_of(shop: Path, *sqls: str, count: int = 1, seed: int = 0) -> VariantBa
 
 def test_a_stored_variant_gives_the_results_it_was_made_with(shop: Path, tmp_path: Path) -> None:
     batch = batch_of(shop, *GOLDS, count=2)
-    assert write_variants(tmp_path / "variants.parquet", batch.variants) == 2
+    assert write_records(tmp_path / VARIANTS_FILE, batch.variants, VARIANT_SCHEMA) == 2
     with VariantStore(tmp_path) as store:
         for gold in batch.golds:
             sql = GOLDS[int(gold.gold_id[1:])]
@@ -78,7 +79,7 @@ def test_the_same_seed_gives_the_same_rows(shop: Path) -> None:
 
 def test_what_does_not_fit_is_refused_with_a_sentence(shop: Path, tmp_path: Path) -> None:
     batch = batch_of(shop, *GOLDS)
-    write_variants(tmp_path / "variants.parquet", batch.variants)
+    write_records(tmp_path / VARIANTS_FILE, batch.variants, VARIANT_SCHEMA)
     store = VariantStore(tmp_path)
     with pytest.raises(UnknownNameError, match=r"no variant 'nowhere'; known: c/shop/0\.0$"):
         store.row("nowhere")
@@ -90,13 +91,13 @@ def test_what_does_not_fit_is_refused_with_a_sentence(shop: Path, tmp_path: Path
 
 def test_variants_are_kept_within_a_budget_of_bytes(shop: Path, tmp_path: Path) -> None:
     batch = batch_of(shop, *GOLDS, count=4)
-    write_variants(tmp_path / "variants.parquet", batch.variants)
+    write_records(tmp_path / VARIANTS_FILE, batch.variants, VARIANT_SCHEMA)
     names = [row.variant for row in batch.variants]
     size = COPIES * len(build_image(batch.variants[0], shop.read_bytes()))
     with VariantStore(tmp_path, memory_bytes=int(2.5 * size)) as store:
         first = store.session(names[0], shop)
         others = [store.session(name, shop) for name in names[1:]]
-        assert 0 < store._kept_bytes() <= store.memory_bytes
+        assert 0 < store.kept_bytes() <= store.memory_bytes
         assert store.session(names[3], shop) is others[2]
         assert store.session(names[0], shop) is not first, "the oldest was dropped"
         assert first.run("SELECT count(*) FROM item").ok, "who still holds it goes on"
@@ -106,7 +107,7 @@ def test_variants_are_kept_within_a_budget_of_bytes(shop: Path, tmp_path: Path) 
 
 def test_threads_and_forked_children_share_what_is_built(shop: Path, tmp_path: Path) -> None:
     batch = batch_of(shop, *GOLDS, count=2)
-    write_variants(tmp_path / "variants.parquet", batch.variants)
+    write_records(tmp_path / VARIANTS_FILE, batch.variants, VARIANT_SCHEMA)
     names = [row.variant for row in batch.variants]
     with VariantStore(tmp_path) as store, ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda name: store.session(name, shop), names * 8))

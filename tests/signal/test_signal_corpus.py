@@ -13,19 +13,18 @@ import pytest
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.seeds import derive_seed
 from envbuild.io.parquet import arrow_schema, write_records
-from envbuild.records.corpus import DatabaseRow, Question
+from envbuild.records.corpus import DatabaseRow
 from envbuild.records.preflight import Severity
 from envbuild.records.signal import CorpusSignal, SignalThresholds
 from envbuild.signal.corpus import (
     covers,
     iter_golds,
     read_signal,
-    sample_golds,
     score_corpus,
     write_signal,
 )
-from envbuild.signal.cuts import cut_database
-from envbuild.signal.summary import Shares, corpus_severity, signal_findings
+from envbuild.signal.cuts import cut_image
+from envbuild.signal.summary import corpus_severity, signal_findings
 from envbuild.signal.variants import make_variants
 from tests.shared import shared_data
 from tests.signal_corpus import build_folder
@@ -39,98 +38,70 @@ def spider_folder(root: Path, name: str, *, rows: int | None) -> CorpusFolder:
     for db_id in DATABASES:
         path = shared_data("spider", "database", db_id, f"{db_id}.sqlite")
         if rows is not None:
-            cut_database(path, root / f"{name}-{db_id}.sqlite", rows)
+            image = cut_image(path, rows)
             path = root / f"{name}-{db_id}.sqlite"
+            path.write_bytes(image)
         paths[db_id] = path
     pairs = [(gold["db_id"], gold["query"]) for gold in golds if gold["db_id"] in DATABASES]
     return build_folder(root, name, paths, pairs)
 
 
-def question(number: int, db_id: str, gold: str) -> Question:
-    return Question(question_id=f"q{number}", db_id=db_id, question="?", gold_sql=gold)
+def asked_of(root: Path, golds: list[tuple[str, str]]) -> CorpusFolder:
+    """A folder of questions alone: of each database a catalogue row, and no file."""
+    folder = build_folder(root, "c", {}, golds)
+    known = {"corpus": "c", "split": "", "sha256": "", "sqlite_file": "f"}
+    row = {**dict.fromkeys(DatabaseRow.__struct_fields__, 0), **known}
+    databases = [
+        msgspec.convert({**row, "db_id": db_id}, DatabaseRow)
+        for db_id in sorted({db_id for db_id, _ in golds})
+    ]
+    write_records(folder.root / "databases.parquet", databases, arrow_schema(DatabaseRow))
+    return CorpusFolder(folder.root)
 
 
-def test_the_sample_is_seeded_bounded_and_local() -> None:
-    many = [question(n, f"db{n % 3}", f"SELECT {n}") for n in range(300)]
-    drawn = sample_golds(many, wanted=40, most_a_database=20, seed=1)
+def test_the_sample_is_seeded_bounded_and_local(tmp_path: Path) -> None:
+    many = [(f"db{n % 3}", f"SELECT {n}") for n in range(300)]
+    folder = asked_of(tmp_path / "a", many)
+    drawn = {(gold.db_id, gold.gold_sql) for gold in iter_golds(folder, wanted=40, seed=1)}
     assert len(drawn) == 40
-    assert max(sum(g.db_id == db for g in drawn) for db in ("db0", "db1", "db2")) <= 20
-    assert sample_golds(reversed(many), wanted=40, most_a_database=20, seed=1) == drawn
-    assert sample_golds(many, wanted=40, most_a_database=20, seed=2) != drawn
+    assert max(sum(db == one for db, _ in drawn) for one in ("db0", "db1", "db2")) <= 20
+    reversed_folder = asked_of(tmp_path / "b", many[::-1])
+    again = {(gold.db_id, gold.gold_sql) for gold in iter_golds(reversed_folder, wanted=40, seed=1)}
+    assert again == drawn
+    other = {(gold.db_id, gold.gold_sql) for gold in iter_golds(folder, wanted=40, seed=2)}
+    assert other != drawn
     # a database more changes nothing about which golds stand first in the others
-    more = sample_golds([*many, question(999, "db9", "SELECT 1")], wanted=40, seed=1)
-    assert len(set(drawn) & set(more)) >= 39
+    one_more = asked_of(tmp_path / "m", [*many, ("db9", "SELECT 1")])
+    more = {(gold.db_id, gold.gold_sql) for gold in iter_golds(one_more, wanted=40, seed=1)}
+    assert len(drawn & more) >= 39
 
 
-def test_phrasings_of_one_gold_are_scored_once() -> None:
-    same = [question(n, "db", "SELECT 1") for n in range(5)]
-    (gold,) = sample_golds(same)
-    assert gold.question_ids == ("q0", "q1", "q2", "q3", "q4")
+def test_phrasings_of_one_gold_are_scored_once(tmp_path: Path) -> None:
+    (gold,) = iter_golds(asked_of(tmp_path, [("db", "SELECT 1")] * 5))
+    assert gold.question_ids == ("q0000", "q0001", "q0002", "q0003", "q0004")
 
 
-class Counted:
-    """A question that counts how many of its kind are in memory."""
-
-    alive = most = 0
-
-    def __init__(self, number: int) -> None:
-        self.question_id, self.db_id = f"q{number}", f"db{number % 40}"
-        self.gold_sql = f"SELECT {number % 15_000}"
-        Counted.alive += 1
-        Counted.most = max(Counted.most, Counted.alive)
-
-    def __del__(self) -> None:
-        Counted.alive -= 1
-
-
-def test_a_sample_holds_no_questions_but_finds_all_that_ask_its_golds() -> None:
-    drawn = sample_golds(map(Counted, range(30_000)), wanted=300, most_a_database=20, seed=5)
-    assert Counted.most <= 3
+def test_a_sample_finds_all_that_ask_its_golds_in_little_memory(tmp_path: Path) -> None:
+    golds = [
+        (f"db{n * 31 % 40:03}", f"SELECT {n % 10_000} /* {'x' * 1_500} */") for n in range(20_000)
+    ]
+    folder = asked_of(tmp_path, golds)
+    tracemalloc.start()
+    drawn = list(iter_golds(folder, wanted=300, seed=5))
+    every = [(gold.db_id, len(gold.gold_sql)) for gold in iter_golds(folder, wanted=None)]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(every) == 10_000 and [db for db, _ in every] == sorted(db for db, _ in every)
+    assert most < 52 * 1024 * 1024  # 60 MiB where all are held, measured
     # what the whole list would give: the lowest places of each database, then of all
     places: dict[str, list[tuple[int, str]]] = {}
-    for n in range(15_000):
-        place = derive_seed(5, f"db{n % 40}/SELECT {n}", "signal sample")
-        places.setdefault(f"db{n % 40}", []).append((place, f"SELECT {n}"))
+    for db, sql in set(golds):
+        place = derive_seed(5, f"{db}/{sql}", "signal sample")
+        places.setdefault(db, []).append((place, sql))
     kept = [(place, db, sql) for db, own in places.items() for place, sql in sorted(own)[:20]]
     expected = sorted((db, sql) for _, db, sql in sorted(kept)[:300])
     assert [(gold.db_id, gold.gold_sql) for gold in drawn] == expected
     assert all(len(gold.question_ids) == 2 for gold in drawn)
-
-
-def test_all_golds_come_database_by_database_in_little_memory(tmp_path: Path) -> None:
-    folder = build_folder(tmp_path, "c", {}, [])
-    asked = (
-        question(n, f"db{n * 31 % 40:03}", f"SELECT {n} /* {'x' * 1_500} */") for n in range(20_000)
-    )
-    write_records(folder.root / "questions.parquet", asked, arrow_schema(Question))
-    row = {**dict.fromkeys(DatabaseRow.__struct_fields__, 0), "corpus": "c", "split": ""}
-    databases = [
-        msgspec.convert(
-            {**row, "sha256": "", "db_id": f"db{n:03}", "sqlite_file": "f"}, DatabaseRow
-        )
-        for n in range(40)
-    ]
-    write_records(folder.root / "databases.parquet", databases, arrow_schema(DatabaseRow))
-    tracemalloc.start()
-    golds = 0
-    before = ""
-    for gold in iter_golds(folder, wanted=None):
-        assert gold.db_id >= before
-        golds, before = golds + 1, gold.db_id
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert golds == 20_000
-    assert most < 52 * 1024 * 1024  # 60 MiB where all are held, measured
-
-
-def test_means_and_medians_are_those_of_the_whole_list() -> None:
-    for values in ([0.25], [1 / 3, 0.1, 0.7], [n % 13 / 12 for n in range(1000)], [0.1] * 10):
-        shares = Shares()
-        for value in values:
-            shares.add(value)
-        assert shares.mean == fmean(values) and shares.median == median(values)
-        assert shares.below(0.5) == sum(value < 0.5 for value in values) / len(values)
-    assert Shares().mean is None and Shares().median is None and Shares().below(1) is None
 
 
 @pytest.mark.slow
@@ -153,6 +124,9 @@ def test_two_rows_a_table_is_an_error_and_full_data_is_not(tmp_path: Path) -> No
     )
     counted = sparse.summary.scored + sum(sparse.summary.unscored.values())
     assert counted == sparse.summary.sampled
+    values = [score.signal_high for score in sparse.scores if score.signal_high is not None]
+    assert (sparse.summary.mean_high, sparse.summary.median) == (fmean(values), median(values))
+    assert sparse.summary.share_below_half == sum(v < 0.5 for v in values) / len(values)
     codes = {finding.code for finding in signal_findings(sparse.scores, sparse.summary)}
     assert codes == {"corpus_signal", "no_signal", "weak_signal"}
     example = sparse.summary.example
@@ -168,15 +142,14 @@ def test_scores_are_stored_and_belong_to_their_corpus(tmp_path: Path) -> None:
     stored = read_signal(folder)
     assert stored is not None and stored.summary == signal.summary
     assert list(stored.scores) == list(signal.scores)
-    assert covers(stored, wanted=25, verdict="ordered@1", seed=3)
-    assert covers(stored, wanted=5, verdict="ordered@1", seed=3), "a larger sample of one seed"
-    assert not covers(stored, wanted=26, verdict="ordered@1", seed=3)
-    assert not covers(stored, wanted=25, verdict="ordered@1", seed=4)
-    older = msgspec.structs.replace(signal.summary, version="signal@0")
-    other = CorpusSignal(summary=older, scores=())
-    assert not covers(other, wanted=25, verdict="ordered@1", seed=3)
-    assert not covers(stored, wanted=None, verdict="ordered@1", seed=3)
-    assert not covers(stored, wanted=25, verdict="bag@1", seed=3)
+    assert covers(stored, wanted=25, seed=3)
+    assert covers(stored, wanted=5, seed=3), "a larger sample of one seed"
+    assert not covers(stored, wanted=26, seed=3)
+    assert not covers(stored, wanted=25, seed=4)
+    for older in {"version": "signal@0"}, {"verdict": "bag@1"}:
+        summary = msgspec.structs.replace(signal.summary, **older)
+        assert not covers(CorpusSignal(summary=summary, scores=()), wanted=25, seed=3)
+    assert not covers(stored, wanted=None, seed=3)
     index = msgspec.json.decode((folder.root / "corpus.json").read_bytes())
     (folder.root / "corpus.json").write_text(json.dumps({**index, "more": 1}))
     assert read_signal(CorpusFolder(folder.root)) is None

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import apsw
 import pytest
+from envbuild.manifest.layout import VARIANT_SCHEMA, VARIANTS_FILE
 
 from envbuild.corpora.folder import open_corpora
 from envbuild.env.views import open_database
 from envbuild.errors import SourceError
+from envbuild.io.parquet import write_records
 from envbuild.signal.cuts import cut_image
-from envbuild.signal.variants import VariantStore, build_image, make_variants, write_variants
+from envbuild.signal.variants import VariantStore, build_image, make_variants
 from envbuild.sql.connect import open_writable_image, read_image
 from envbuild.sql.verdicts import decode_rows
 
@@ -79,7 +81,7 @@ def test_a_variant_is_made_and_rebuilt_over_the_rows_of_the_log(
 ) -> None:
     golds = [("g", "SELECT name FROM lamp WHERE id > 3")]
     batch = make_variants(lamps, golds, corpus="c", db_id="lamps", count=1, seed=0)
-    write_variants(tmp_path / "variants.parquet", batch.variants)
+    write_records(tmp_path / VARIANTS_FILE, batch.variants, VARIANT_SCHEMA)
     with VariantStore(tmp_path) as store:
         (gold,) = batch.golds
         assert store.session(gold.variant, lamps).run(golds[0][1]).rows == decode_rows(gold.result)

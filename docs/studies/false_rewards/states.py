@@ -101,7 +101,7 @@ def open_states(
 ) -> dict[str, State]:
     """Every state of one database by name; the caller closes them."""
     images = {cut_name(rows): cut_image(path, rows, seed=seed) for rows in CUTS}
-    images[f"{cut_name(SPARSE)}, naive"] = cut_image(path, SPARSE, mode="naive")
+    images[f"{cut_name(SPARSE)}, naive"] = cut_image(path, SPARSE, naive=True)
     states = {name: State.of(Session.open_image(image)) for name, image in images.items()}
     states[FULL] = State.of(Session.open_file(path))
     if amplified:

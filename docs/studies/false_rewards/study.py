@@ -14,7 +14,7 @@ from envbuild.engine.fanout import run_shards
 from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, draw_mutants
-from envbuild.signal.score import DEFAULT_VERDICT, MIN_VARIANTS, try_mutants
+from envbuild.signal.score import MIN_VARIANTS, VERDICT, try_mutants
 from envbuild.signal.tree import Compiler
 from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import judge
@@ -98,7 +98,7 @@ def measure_benchmark(
         cells=len(cells),
         top_alive=top_alive(measured),
         verdict=REWARD_VERDICT,
-        signal_verdict=DEFAULT_VERDICT,
+        signal_verdict=VERDICT,
         fillings=max((one.fillings for one in measured), default=0),
         fillings_needed=MIN_VARIANTS,
     )
