@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from envbuild.manifest.layout import VARIANT_SCHEMA, VARIANTS_FILE
 
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.io.parquet import write_records
+from envbuild.manifest.read import VARIANT_SCHEMA, VARIANTS_FILE
 from envbuild.records.manifest import VariantBatch
 from envbuild.signal.variants import (
     COPIES,

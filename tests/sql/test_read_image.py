@@ -11,12 +11,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from envbuild.manifest.layout import VARIANT_SCHEMA, VARIANTS_FILE
 
 from envbuild.corpora.folder import open_corpora
 from envbuild.env.views import open_database
 from envbuild.errors import SourceError
 from envbuild.io.parquet import write_records
+from envbuild.manifest.read import VARIANT_SCHEMA, VARIANTS_FILE
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.variants import VariantStore, build_image, make_variants
 from envbuild.sql.connect import open_writable_image, read_image
