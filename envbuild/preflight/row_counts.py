@@ -3,7 +3,8 @@
 import hashlib
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -12,13 +13,63 @@ from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import shard_of
 from envbuild.errors import ConfigurationError, OutputError, SchemaError
 from envbuild.io.files import write_bytes
-from envbuild.records.corpus import DatabaseRow
+from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.preflight import BIN_EDGES, RowStatistics, Severity, Thresholds
 from envbuild.records.signal import SignalThresholds
 from envbuild.sql.connect import has_log
 from envbuild.sql.files.inspect import count_rows
 
-# Thresholds from a TOML file.
+
+class MeasuredCorpus(msgspec.Struct, frozen=True, kw_only=True):
+    """One corpus with the rows of all its tables."""
+
+    folder: CorpusFolder
+    databases: tuple[DatabaseInput, ...]
+    """Without their questions and rejects."""
+    statistics: RowStatistics
+
+
+def measure_corpora(
+    folders: Sequence[CorpusFolder], thresholds: Thresholds, *, cached: bool = True
+) -> list[MeasuredCorpus]:
+    """The folders with their rows per table, in the order given."""
+    return [measure_corpus(folder, thresholds, cached=cached) for folder in folders]
+
+
+def measure_corpus(
+    folder: CorpusFolder,
+    thresholds: Thresholds,
+    *,
+    shard: tuple[int, int] | None = None,
+    cached: bool = True,
+) -> MeasuredCorpus:
+    """One folder with its rows per table.
+
+    `shard` (index, count) leaves the databases of other shards out. Counts are kept for the next
+    run under (path, size, time of change), so that large cold files are read once.
+    """
+    known = _read_cache(folder.root) if cached else {}
+    before = dict(known)
+    databases = []
+    for row in folder.databases():
+        if shard is not None and shard_of(row.db_id, shard[1]) != shard[0]:
+            continue
+        path, counts, unreadable = folder.database_path(row.db_id), None, ""
+        try:
+            counts = _count_rows(path, known)
+        except SchemaError as e:
+            unreadable = e.detail
+        databases.append(
+            DatabaseInput(
+                corpus=folder.name, row=row, path=path, counts=counts, unreadable=unreadable
+            )
+        )
+    if cached and known != before:
+        with suppress(OutputError):  # a cache folder that cannot be written costs only time
+            write_bytes(_cache_file(folder.root), msgspec.msgpack.encode(known))
+    counted = [database.counts.values() for database in databases if database.counts is not None]
+    statistics = row_statistics(counted, thresholds)
+    return MeasuredCorpus(folder=folder, databases=tuple(databases), statistics=statistics)
 
 
 def read_thresholds(path: Path | None) -> Thresholds:
@@ -40,10 +91,8 @@ def read_thresholds(path: Path | None) -> Thresholds:
         ) from e
 
 
-# Row counts kept between runs, so that large cold files are read once.
-#
-# They live in the user's cache folder, since a corpus may be read-only and its bytes must not
-# depend on who looked at it. An entry holds only for the same path, size and time of change.
+# Row counts kept between runs, so that large cold files are read once. They live in the user's
+# cache folder: a corpus may be read-only, and its bytes must not depend on who looked at it.
 
 
 SMALLEST_KEPT = 256 * 1024
@@ -51,67 +100,40 @@ SMALLEST_KEPT = 256 * 1024
 
 
 class CountedFile(msgspec.Struct, frozen=True, array_like=True):
-    """One file's counts and what they hold for."""
+    """One file's counts, and the size and time of change they hold for."""
 
     size: int
     changed_ns: int
     counts: dict[str, int]
 
 
-_ENTRIES = msgspec.msgpack.Decoder(type=dict[str, CountedFile])
+def _count_rows(path: Path, known: dict[str, CountedFile]) -> dict[str, int]:
+    """The file's counts, from `known` where this very file stands there; else put there."""
+    if not path.is_file() or path.stat().st_size < SMALLEST_KEPT or has_log(str(path.absolute())):
+        return count_rows(path)
+    status, key = path.stat(), str(path)
+    entry = known.get(key)
+    if entry is None or (entry.size, entry.changed_ns) != (status.st_size, status.st_mtime_ns):
+        entry = known[key] = CountedFile(status.st_size, status.st_mtime_ns, count_rows(path))
+    return entry.counts
 
 
-class RowCountCache:
-    """Row counts of the files below one folder."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
-        self._entries: dict[str, CountedFile] = {}
-        self._changed = False
-
-    @classmethod
-    def load(cls, root: Path) -> "RowCountCache":
-        """What an earlier run kept; nothing where it kept none or the file is damaged."""
-        cache = cls(root)
-        try:
-            cache._entries = _ENTRIES.decode(cache._file.read_bytes())
-        except (OSError, msgspec.MsgspecError):
-            cache._entries = {}
-        return cache
-
-    def get(self, path: Path) -> dict[str, int] | None:
-        """The counts of this very file; None where they are not known."""
-        entry = self._entries.get(str(path)) if self._entries else None
-        if entry is None:
-            return None
-        status = path.stat()
-        same = (entry.size, entry.changed_ns) == (status.st_size, status.st_mtime_ns)
-        return dict(entry.counts) if same and not has_log(str(path.absolute())) else None
-
-    def put(self, path: Path, counts: dict[str, int]) -> None:
-        """Keeps the counts of a file large enough to be worth it."""
-        status = path.stat()
-        if status.st_size >= SMALLEST_KEPT and not has_log(str(path.absolute())):
-            self._entries[str(path)] = CountedFile(status.st_size, status.st_mtime_ns, counts)
-            self._changed = True
-
-    def save(self) -> None:
-        """Writes what is new; a cache folder that cannot be written costs only time."""
-        if not self._changed:
-            return
-        try:
-            write_bytes(self._file, msgspec.msgpack.encode(self._entries))
-        except OutputError:
-            return
-
-    @property
-    def _file(self) -> Path:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        name = hashlib.sha256(str(self._root).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        return Path(home) / "envbuild" / "row-counts" / f"{name}.msgpack"
+def _read_cache(root: Path) -> dict[str, CountedFile]:
+    """What an earlier run kept; nothing where it kept none or the file is damaged."""
+    try:
+        content = _cache_file(root).read_bytes()
+        return msgspec.msgpack.decode(content, type=dict[str, CountedFile])
+    except (OSError, msgspec.MsgspecError):
+        return {}
 
 
-# Rows per table over a corpus, and whether they are enough (the first thing preflight says).
+def _cache_file(root: Path) -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()
+    return Path(home) / "envbuild" / "row-counts" / f"{digest[:32]}.msgpack"
+
+
+# Statistics over the counts, and whether they are enough.
 
 
 def row_statistics(counts: Iterable[Iterable[int]], thresholds: Thresholds) -> RowStatistics:
@@ -134,7 +156,13 @@ def row_statistics(counts: Iterable[Iterable[int]], thresholds: Thresholds) -> R
         share_at_most_2=bisect_right(ordered, 2) / tables if tables else 0.0,
         histogram=tuple(histogram),
     )
-    return _judged(statistics, thresholds)
+    crossed = list(_crossed(statistics, thresholds))
+    severities = {severity for severity, _ in crossed}
+    return msgspec.structs.replace(
+        statistics,
+        verdict=next((worst for worst in Severity if worst in severities), None),
+        reasons=tuple(reason for _, reason in crossed),
+    )
 
 
 def quantile(ordered: Sequence[int], share: float) -> float:
@@ -147,114 +175,22 @@ def quantile(ordered: Sequence[int], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def _judged(statistics: RowStatistics, thresholds: Thresholds) -> RowStatistics:
-    crossed = list(_crossed(statistics, thresholds))
-    worst = Severity.ERROR if any(s is Severity.ERROR for s, _ in crossed) else None
-    return msgspec.structs.replace(
-        statistics,
-        verdict=worst or (Severity.WARNING if crossed else None),
-        reasons=tuple(reason for _, reason in crossed),
-    )
-
-
-def _crossed(s: RowStatistics, t: Thresholds) -> Iterable[tuple[Severity, str]]:
+def _crossed(s: RowStatistics, t: Thresholds) -> Iterator[tuple[Severity, str]]:
     """Each threshold crossed, with the sentence that says so."""
     if not s.tables:
         yield Severity.ERROR, "there are no tables"
         return
-    for limit, severity in ((t.median_error, Severity.ERROR), (t.median_warning, Severity.WARNING)):
-        if s.median < limit:
-            yield severity, f"median rows per table {s.median:g} is below {limit:g}"
-            break
-    shares = (
+    if s.median < max(t.median_error, t.median_warning):
+        is_error = s.median < t.median_error
+        limit = t.median_error if is_error else t.median_warning
+        reason = f"median rows per table {s.median:g} is below {limit:g}"
+        yield Severity.ERROR if is_error else Severity.WARNING, reason
+    few = "have at most 2 rows"
+    for label, share, error, warning in (
         ("are empty", s.share_empty, t.share_empty_error, t.share_empty_warning),
-        (
-            "have at most 2 rows",
-            s.share_at_most_2,
-            t.share_at_most_2_error,
-            t.share_at_most_2_warning,
-        ),
-    )
-    for label, share, error, warning in shares:
+        (few, s.share_at_most_2, t.share_at_most_2_error, t.share_at_most_2_warning),
+    ):
         if share > warning:
             limit = error if share > error else warning
             severity = Severity.ERROR if share > error else Severity.WARNING
             yield severity, f"{share:.1%} of tables {label}, more than {limit:.0%}"
-
-
-# Rows per table of whole corpora: the first thing preflight shows, before any check runs.
-
-
-class CountedDatabase(msgspec.Struct, frozen=True, kw_only=True):
-    """One database and the rows of its tables."""
-
-    row: DatabaseRow
-    path: Path
-    counts: dict[str, int] | None
-    """Rows by table; None where the file is no readable database."""
-    unreadable: str = ""
-    """Why it is not."""
-
-
-class MeasuredCorpus(msgspec.Struct, frozen=True, kw_only=True):
-    """One corpus with the rows of all its tables."""
-
-    folder: CorpusFolder
-    databases: tuple[CountedDatabase, ...]
-    statistics: RowStatistics
-
-
-def measure_corpora(
-    folders: Sequence[CorpusFolder],
-    thresholds: Thresholds,
-    *,
-    shard: tuple[int, int] | None = None,
-    cached: bool = True,
-) -> list[MeasuredCorpus]:
-    """The folders with their rows per table, in the order given.
-
-    `shard` (index, count) leaves the databases of other shards out. Counts are kept for the next
-    run under (path, size, time of change), so that large cold files are read once.
-    """
-    return [measure_corpus(folder, thresholds, shard=shard, cached=cached) for folder in folders]
-
-
-def measure_corpus(
-    folder: CorpusFolder,
-    thresholds: Thresholds,
-    *,
-    shard: tuple[int, int] | None = None,
-    cached: bool = True,
-) -> MeasuredCorpus:
-    """One folder with its rows per table."""
-    rows = [
-        row
-        for row in folder.databases()
-        if shard is None or shard_of(row.db_id, shard[1]) == shard[0]
-    ]
-    databases = tuple(count_databases(folder, rows, cached=cached))
-    counts = [database.counts.values() for database in databases if database.counts is not None]
-    return MeasuredCorpus(
-        folder=folder, databases=databases, statistics=row_statistics(counts, thresholds)
-    )
-
-
-def count_databases(
-    folder: CorpusFolder, rows: Iterable[DatabaseRow], *, cached: bool
-) -> list[CountedDatabase]:
-    """Each database with its row counts, in the order given."""
-    cache = RowCountCache.load(folder.root) if cached else RowCountCache(folder.root)
-    found = []
-    for row in rows:
-        path = folder.database_path(row.db_id)
-        counts, unreadable = cache.get(path), ""
-        if counts is None:
-            try:
-                counts = count_rows(path)
-                cache.put(path, counts)
-            except SchemaError as e:
-                unreadable = e.detail
-        found.append(CountedDatabase(row=row, path=path, counts=counts, unreadable=unreadable))
-    if cached:
-        cache.save()
-    return found

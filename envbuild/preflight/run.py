@@ -3,9 +3,11 @@
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import msgspec
 
@@ -18,18 +20,17 @@ from envbuild.io.parquet import arrow_schema, iter_records, write_records
 from envbuild.io.sorting import SortedRecords, iter_grouped
 from envbuild.preflight.checks import (
     DATABASE_CHECKS,
+    EVALUATION_SEVERITIES,
     GOLD_CHECKS,
+    MEANINGS,
     SEVERITIES,
     UNDETERMINED,
-    few_rows,
-    meaning_of,
-    refused,
-    severity_of,
+    Found,
 )
-from envbuild.preflight.row_counts import CountedDatabase, MeasuredCorpus, measure_corpora
-from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject, Draft, as_finding
-from envbuild.records.corpus import Question, Reject
-from envbuild.records.execution import Limits
+from envbuild.preflight.row_counts import MeasuredCorpus
+from envbuild.preflight.subjects import DatabaseInput, DatabaseSubject, GoldSubject
+from envbuild.records.corpus import Question, Reject, is_evaluation_split
+from envbuild.records.execution import Limits, Outcome
 from envbuild.records.preflight import (
     CorpusReport,
     DatabaseHealth,
@@ -44,7 +45,293 @@ from envbuild.records.preflight import (
 from envbuild.records.signal import SignalSummary
 from envbuild.sql.connect import VERSIONS, SQLiteError, has_log
 
-# Findings and gold health, from databases up to one corpus.
+# A corpus: its databases checked by workers, then everything in one report.
+
+
+class CheckedDatabase(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one database."""
+
+    health: DatabaseHealth
+    gold: GoldHealth
+    findings: tuple[Finding, ...]
+
+
+class CorpusFindings(msgspec.Struct, frozen=True, kw_only=True):
+    """One corpus's report and every finding behind it, sorted."""
+
+    folder: CorpusFolder
+    report: CorpusReport
+    findings: Iterable[Finding]
+
+
+def check_databases(
+    measured: MeasuredCorpus,
+    *,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[CheckedDatabase]:
+    """Every measured database, checked with its questions; the same for any number of workers.
+
+    `on_progress` is told how many databases were done since the last call.
+    """
+    shards = iter_shards(measured, limits or Limits())
+    for done in run_shards(check_shard, shards, workers=workers, engine=engine, on_crash=_crashed):
+        yield from done
+        if on_progress:
+            on_progress(len(done))
+
+
+def conclude(
+    measured: MeasuredCorpus,
+    checked: Iterable[CheckedDatabase],
+    *,
+    signal: SignalSummary | None = None,
+    signal_points: tuple[SignalPoint, ...] = (),
+    extra: Iterable[Finding] = (),
+) -> CorpusFindings:
+    """One corpus's report from its checked databases, whatever their order.
+
+    `signal`, its points and `extra` (its findings) were measured by the caller. Findings go to the
+    disk where there are many: a corpus of two rows a table has a million.
+    """
+    findings = SortedRecords(Finding, finding_order)
+    golds: list[GoldHealth] = []
+    databases: list[DatabaseHealth] = []
+    for finding in (*_corpus_findings(measured), *extra):
+        findings.add(finding)
+    for each in checked:
+        golds.append(each.gold)
+        databases.append(each.health)
+        for finding in each.findings:
+            findings.add(finding)
+    report = CorpusReport(
+        corpus=measured.folder.name,
+        rows=measured.statistics,
+        gold=summed_health(golds),
+        findings=summarize(findings),
+        worst=tuple(worst_databases(databases)),
+        signal=signal,
+        signal_points=signal_points,
+    )
+    return CorpusFindings(folder=measured.folder, report=report, findings=findings)
+
+
+def _corpus_findings(measured: MeasuredCorpus) -> Iterator[Finding]:
+    """Too few rows, and databases and questions of the source that were not taken."""
+    rows, corpus = measured.statistics, measured.folder.name
+    if rows.verdict is not None:
+        few = Found("; ".join(rows.reasons), count=rows.tables, severity=rows.verdict)
+        yield as_finding(few, "few_rows", corpus=corpus)
+    for reject in measured.folder.rejects():
+        if reject.kind in ("database", "question"):
+            message = f"{reject.kind} not taken: {reject.reason}"
+            found = Found(message, question_id=reject.question_id, example=reject.detail)
+            code = f"{reject.kind}_refused"
+            yield as_finding(found, code, corpus=corpus, db_id=reject.db_id)
+
+
+# A corpus's databases cut into shards, each database with its questions and rejects.
+
+
+DATABASES_A_SHARD, QUESTIONS_A_SHARD = 64, 400
+
+
+class CheckShard(msgspec.Struct, frozen=True, kw_only=True):
+    """A few databases for one worker."""
+
+    databases: tuple[DatabaseInput, ...]
+    limits: Limits
+
+
+class TableText(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a row of tables.parquet that says whether its text decodes."""
+
+    db_id: str
+    undecodable_cells: int = 0
+
+
+def iter_shards(measured: MeasuredCorpus, limits: Limits) -> Iterator[CheckShard]:
+    """The corpus's databases, each with its questions and rejects, a few at a time."""
+    batch: list[DatabaseInput] = []
+    questions = 0
+    for database in _with_questions(measured):
+        batch.append(database)
+        questions += len(database.questions)
+        if len(batch) >= DATABASES_A_SHARD or questions >= QUESTIONS_A_SHARD:
+            yield CheckShard(databases=tuple(batch), limits=limits)
+            batch, questions = [], 0
+    if batch:
+        yield CheckShard(databases=tuple(batch), limits=limits)
+
+
+def _with_questions(measured: MeasuredCorpus) -> Iterator[DatabaseInput]:
+    folder = measured.folder
+    if not folder.catalogued:
+        yield from measured.databases
+        return
+    decodable = _decodable(measured)
+    refused: dict[str, list[Reject]] = defaultdict(list)
+    for reject in folder.rejects():
+        refused[reject.db_id].append(reject)
+    by_id = {database.row.db_id: database for database in measured.databases}
+    file = folder.root / "questions.parquet"
+    for db_id, asked in iter_grouped(file, Question, by="db_id", keys=by_id):
+        yield msgspec.structs.replace(
+            by_id[db_id],
+            decodable=db_id in decodable,
+            rejects=tuple(refused[db_id]),
+            questions=tuple(asked),
+        )
+
+
+def _decodable(measured: MeasuredCorpus) -> set[str]:
+    """Databases whose very bytes materialize has looked through and found all text decodable."""
+    cells: Counter[str] = Counter()
+    for table in iter_records(measured.folder.root / "tables.parquet", TableText):
+        cells[table.db_id] += table.undecodable_cells
+    return {
+        database.row.db_id
+        for database in measured.databases
+        if cells.get(database.row.db_id) == 0
+        and database.path.is_file()
+        and database.path.stat().st_size == database.row.bytes
+        and not has_log(str(database.path.absolute()))
+    }
+
+
+# All checks of one database and its golds; what a worker runs.
+
+
+S = TypeVar("S", DatabaseSubject, GoldSubject)
+
+
+def check_shard(shard: CheckShard) -> list[CheckedDatabase]:
+    """Every database of the shard, checked, in order."""
+    return [check_database(given, shard.limits) for given in shard.databases]
+
+
+def check_database(given: DatabaseInput, limits: Limits) -> CheckedDatabase:
+    """One database's findings, gold health and figures. Never raises for what the data hold.
+
+    A check on which SQLite fails, as on a damaged page, is a finding too, and the others go on.
+    """
+    failures: list[Exception] = []
+
+    def run(check: Callable[[S], Iterator[Found]], subject: S) -> list[tuple[str, Found]]:
+        try:
+            return [(check.__name__, found) for found in check(subject)]
+        except (SQLiteError, CorpusError) as e:
+            failures.append(e)
+            return []
+
+    findings: list[Finding] = []
+    tally: Counter[str] = Counter()
+    here = {"corpus": given.corpus, "db_id": given.row.db_id}
+    with closing(DatabaseSubject(given, limits)) as database:
+        for check in DATABASE_CHECKS:
+            findings += [as_finding(found, code, **here) for code, found in run(check, database)]
+        for gold in database.golds():
+            drafts = [draft for gold_check in GOLD_CHECKS for draft in run(gold_check, gold)]
+            findings += [each for draft in drafts for each in _each_question(gold, *draft)]
+            codes = {code for code, found in drafts if found.severity is not Severity.NOTE}
+            tally.update(_fate(gold.result.outcome, codes))
+    if failures:
+        said = Found(f"SQLite fails on it: {failures[0]}")
+        findings.append(as_finding(said, "unreadable_database", **here))
+    gold_health = GoldHealth(questions=len(given.questions), **tally)
+    return CheckedDatabase(
+        findings=tuple(findings), gold=gold_health, health=_health(given, gold_health, findings)
+    )
+
+
+def _fate(outcome: Outcome, codes: set[str]) -> Iterator[str]:
+    """The counts of GoldHealth that one gold belongs to."""
+    hurt = {
+        "empty": "empty_gold" in codes,
+        "trivial": "trivial_gold" in codes,
+        "undetermined": bool(codes & UNDETERMINED),
+    }
+    yield "golds"
+    yield "error" if outcome is Outcome.INVALID else outcome.value
+    yield from (name for name, holds in hurt.items() if holds)
+    if outcome is Outcome.OK and not any(hurt.values()):
+        yield "sound"
+
+
+def _health(given: DatabaseInput, gold: GoldHealth, findings: Sequence[Finding]) -> DatabaseHealth:
+    counts = list((given.counts or {}).values())
+    return DatabaseHealth(
+        db_id=given.row.db_id,
+        tables=len(counts),
+        rows=sum(counts),
+        median=float(median(counts)) if counts else 0.0,
+        golds=gold.golds,
+        golds_hurt=gold.golds - gold.sound,
+        errors=sum(f.severity is Severity.ERROR for f in findings),
+        warnings=sum(f.severity is Severity.WARNING for f in findings),
+    )
+
+
+def _each_question(gold: GoldSubject, code: str, found: Found) -> Iterator[Finding]:
+    """The finding once for every question that shares the gold; its count is their phrasings.
+
+    Whoever looks a question up must find what is wrong with its gold.
+    """
+    given = gold.database.given
+    phrasings = Counter(question.question_id for question in gold.questions)
+    trained = {q.question_id for q in gold.questions if not is_evaluation_split(q.split)}
+    for question_id, count in phrasings.items():
+        milder = None if question_id in trained else EVALUATION_SEVERITIES.get(code)
+        about = msgspec.structs.replace(
+            found,
+            question_id=question_id,
+            count=count,
+            example=found.example or gold.sql,
+            severity=found.severity or milder,
+        )
+        yield as_finding(about, code, corpus=given.corpus, db_id=given.row.db_id)
+
+
+EXAMPLE_CHARACTERS = 300
+"""An example longer than this is cut, and says so with an ellipsis."""
+
+
+def as_finding(found: Found, code: str, *, corpus: str, db_id: str = "") -> Finding:
+    """What a check found, under its code, with the example cut to a readable length."""
+    example = " ".join(found.example.split())
+    if len(example) > EXAMPLE_CHARACTERS:
+        example = example[: EXAMPLE_CHARACTERS - 1] + "…"
+    return Finding(
+        corpus=corpus,
+        code=code,
+        severity=found.severity or SEVERITIES[code],
+        db_id=db_id,
+        table=found.table,
+        question_id=found.question_id,
+        count=found.count,
+        message=found.message,
+        example=example,
+    )
+
+
+def _crashed(shard: CheckShard, reason: str) -> list[CheckedDatabase]:
+    """What stands for a shard whose worker died twice."""
+    found = []
+    for given in shard.databases:
+        said = f"the worker that checked its shard of {len(shard.databases)} died: {reason}"
+        finding = as_finding(
+            Found(said), "crashed_database", corpus=given.corpus, db_id=given.row.db_id
+        )
+        asked = len(given.questions)
+        health = _health(given, GoldHealth(golds=asked), [finding])
+        gold = GoldHealth(questions=asked)
+        found.append(CheckedDatabase(health=health, gold=gold, findings=(finding,)))
+    return found
+
+
+# Findings and figures, from databases up to one corpus.
 
 
 EXAMPLES = 3
@@ -75,7 +362,7 @@ def _summary(findings: Iterable[Finding]) -> FindingSummary:
     return FindingSummary(
         code=first[0].code,
         severity=first[0].severity,
-        meaning=meaning_of(first[0].code),
+        meaning=MEANINGS[first[0].code],
         findings=number,
         count=count,
         databases=len(databases),
@@ -93,11 +380,10 @@ def worst_databases(databases: Iterable[DatabaseHealth]) -> list[DatabaseHealth]
 
 def summed_health(golds: Iterable[GoldHealth]) -> GoldHealth:
     """The counts of several databases added up."""
-    totals = dict.fromkeys(GoldHealth.__struct_fields__, 0)
+    total: Counter[str] = Counter()
     for gold in golds:
-        for name in totals:
-            totals[name] += getattr(gold, name)
-    return GoldHealth(**totals)
+        total.update(msgspec.structs.asdict(gold))
+    return GoldHealth(**total)
 
 
 def finding_order(finding: Finding) -> tuple[str | int, ...]:
@@ -110,153 +396,6 @@ def finding_order(finding: Finding) -> tuple[str | int, ...]:
         finding.question_id,
         finding.message,
     )
-
-
-# All checks of one database and its golds; what a worker runs.
-
-
-class CheckedDatabase(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one database."""
-
-    health: DatabaseHealth
-    gold: GoldHealth
-    findings: tuple[Finding, ...]
-
-
-class CheckShard(msgspec.Struct, frozen=True, kw_only=True):
-    """A few databases for one worker."""
-
-    databases: tuple[DatabaseInput, ...]
-    limits: Limits
-
-
-def check_shard(shard: CheckShard) -> list[CheckedDatabase]:
-    """Every database of the shard, checked, in order."""
-    return [check_database(given, shard.limits) for given in shard.databases]
-
-
-def check_database(given: DatabaseInput, limits: Limits) -> CheckedDatabase:
-    """One database's findings, gold health and figures. Never raises for what the data hold."""
-    drafts: list[Draft] = []
-    gold = Counter[str]()
-    database = DatabaseSubject(given, limits)
-    try:
-        for check in DATABASE_CHECKS:
-            drafts += check(database)
-        for found in _golds(database, gold):
-            drafts += found
-    except (SQLiteError, CorpusError) as e:  # a damaged page is met only when it is read
-        drafts.append(database.finding("unreadable_database", f"SQLite fails on it: {e}"))
-    finally:
-        database.close()
-    findings = tuple(as_finding(d, severity_of(d)) for d in drafts)
-    counts = list((given.row_counts or {}).values())
-    return CheckedDatabase(
-        findings=findings,
-        gold=GoldHealth(questions=len(given.questions), **gold),
-        health=DatabaseHealth(
-            db_id=given.row.db_id,
-            tables=len(counts),
-            rows=sum(counts),
-            median=float(median(counts)) if counts else 0.0,
-            golds=gold["golds"],
-            golds_hurt=gold["golds"] - gold["sound"],
-            errors=sum(f.severity is Severity.ERROR for f in findings),
-            warnings=sum(f.severity is Severity.WARNING for f in findings),
-        ),
-    )
-
-
-def _golds(database: DatabaseSubject, gold: Counter[str]) -> Iterator[list[Draft]]:
-    """The drafts of each gold query; `gold` counts what became of them."""
-    for subject in database.golds():
-        drafts = [draft for check in GOLD_CHECKS for draft in check(subject)]
-        codes = {draft.code for draft in drafts if draft.severity is not Severity.NOTE}
-        gold["golds"] += 1
-        outcome = subject.result.outcome
-        gold["error" if outcome == "invalid" else outcome.value] += 1
-        gold["empty"] += "empty_gold" in codes
-        gold["trivial"] += "trivial_gold" in codes
-        gold["undetermined"] += bool(codes & UNDETERMINED)
-        hurt = {"empty_gold", "trivial_gold"} | UNDETERMINED
-        gold["sound"] += subject.result.ok and not codes & hurt
-        yield [each for draft in drafts for each in subject.for_each_question(draft)]
-
-
-# A corpus's databases cut into shards, each database with its questions and rejects.
-
-
-DATABASES_A_SHARD, QUESTIONS_A_SHARD = 64, 400
-
-
-class TableText(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a row of tables.parquet that says whether its text decodes."""
-
-    db_id: str
-    undecodable_cells: int = 0
-
-
-def iter_shards(
-    measured: MeasuredCorpus, rejects: Iterable[Reject], limits: Limits
-) -> Iterator[CheckShard]:
-    """The corpus's databases, each with its questions and rejects, a few at a time."""
-    decodable = _decodable(measured)
-    refused_in: dict[str, list[Reject]] = defaultdict(list)
-    for reject in rejects:
-        refused_in[reject.db_id].append(reject)
-    batch: list[DatabaseInput] = []
-    questions = 0
-    for database, asked in _with_questions(measured):
-        batch.append(
-            DatabaseInput(
-                corpus=measured.folder.name,
-                row=database.row,
-                path=database.path,
-                row_counts=database.counts,
-                unreadable=database.unreadable,
-                decodable=database.row.db_id in decodable,
-                rejects=tuple(refused_in[database.row.db_id]),
-                questions=tuple(asked),
-            )
-        )
-        questions += len(asked)
-        if len(batch) >= DATABASES_A_SHARD or questions >= QUESTIONS_A_SHARD:
-            yield CheckShard(databases=tuple(batch), limits=limits)
-            batch, questions = [], 0
-    if batch:
-        yield CheckShard(databases=tuple(batch), limits=limits)
-
-
-def _with_questions(
-    measured: MeasuredCorpus,
-) -> Iterator[tuple[CountedDatabase, list[Question]]]:
-    """Every database with its questions, whatever order the questions stand in."""
-    folder = measured.folder
-    if not folder.catalogued:
-        yield from ((database, []) for database in measured.databases)
-        return
-    by_id = {database.row.db_id: database for database in measured.databases}
-    file = folder.root / "questions.parquet"
-    for db_id, asked in iter_grouped(file, Question, by="db_id", keys=by_id):
-        yield by_id[db_id], asked
-
-
-def _decodable(measured: MeasuredCorpus) -> set[str]:
-    """Databases whose very bytes materialize has looked through and found all text decodable."""
-    if not measured.folder.catalogued:
-        return set()
-    catalogued: set[str] = set()
-    bad: set[str] = set()
-    for table in iter_records(measured.folder.root / "tables.parquet", TableText):
-        (bad if table.undecodable_cells else catalogued).add(table.db_id)
-    unchanged = {
-        database.row.db_id
-        for database in measured.databases
-        if database.path.is_file()
-        and database.path.stat().st_size == database.row.bytes
-        and not has_log(str(database.path.absolute()))
-    }
-    return (catalogued & unchanged) - bad
 
 
 # What each shard of a preflight found, kept until all of them are there (`--shard I/N`).
@@ -324,140 +463,12 @@ def _part_file(out: Path, index: int, shards: int) -> Path:
     return out / PARTS_FOLDER / f"{index}-of-{shards}.msgpack"
 
 
-class CorpusFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """One corpus's report and every finding behind it, sorted."""
-
-    folder: CorpusFolder
-    report: CorpusReport
-    findings: Iterable[Finding]
-
-
-def check_corpora(
-    folders: Sequence[CorpusFolder],
-    *,
-    thresholds: Thresholds | None = None,
-    limits: Limits | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-) -> Report:
-    """Rows per table and every check over these corpora, as one report."""
-    thresholds = thresholds or Thresholds()
-    measured = measure_corpora(folders, thresholds)
-    found = [check_corpus(m, limits=limits, workers=workers, engine=engine) for m in measured]
-    return as_report([each.report for each in found], thresholds)
+# What preflight leaves behind: preflight.json and findings.parquet.
 
 
 def as_report(corpora: Iterable[CorpusReport], thresholds: Thresholds) -> Report:
     """The corpora's reports as one, with the versions that made them."""
-    return Report(
-        corpora=tuple(corpora),
-        thresholds=thresholds,
-        versions=VERSIONS,
-    )
-
-
-def check_corpus(
-    measured: MeasuredCorpus,
-    *,
-    limits: Limits | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    signal: SignalSummary | None = None,
-    signal_points: tuple[SignalPoint, ...] = (),
-    extra: Iterable[Finding] = (),
-    on_progress: Callable[[int], None] | None = None,
-) -> CorpusFindings:
-    """Every check over one measured corpus, the same for any number of workers.
-
-    `signal`, its points and `extra` (its findings) were measured by the caller. `on_progress` is
-    told how many databases were done since the last call.
-    """
-    checked = check_databases(
-        measured, limits=limits, workers=workers, engine=engine, on_progress=on_progress
-    )
-    return conclude(measured, checked, signal=signal, signal_points=signal_points, extra=extra)
-
-
-def check_databases(
-    measured: MeasuredCorpus,
-    *,
-    limits: Limits | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    on_progress: Callable[[int], None] | None = None,
-) -> Iterator[CheckedDatabase]:
-    """Every measured database, checked with its questions, as the workers get to it."""
-    shards = iter_shards(measured, measured.folder.rejects(), limits or Limits())
-    for done in run_shards(check_shard, shards, workers=workers, engine=engine, on_crash=_crashed):
-        yield from done
-        if on_progress:
-            on_progress(len(done))
-
-
-def conclude(
-    measured: MeasuredCorpus,
-    checked: Iterable[CheckedDatabase],
-    *,
-    signal: SignalSummary | None = None,
-    signal_points: tuple[SignalPoint, ...] = (),
-    extra: Iterable[Finding] = (),
-) -> CorpusFindings:
-    """One corpus's report from its checked databases, whatever their order.
-
-    Findings go to the disk where there are many: a corpus of two rows a table has a million.
-    """
-    name = measured.folder.name
-    findings = SortedRecords(Finding, finding_order)
-    for draft in (*few_rows(name, measured.statistics), *refused(name, measured.folder.rejects())):
-        findings.add(as_finding(draft, severity_of(draft)))
-    golds: list[GoldHealth] = []
-    databases: list[DatabaseHealth] = []
-    for each in checked:
-        golds.append(each.gold)
-        databases.append(each.health)
-        for finding in each.findings:
-            findings.add(finding)
-    for finding in extra:
-        findings.add(finding)
-    report = CorpusReport(
-        corpus=name,
-        rows=measured.statistics,
-        gold=summed_health(golds),
-        findings=summarize(findings),
-        worst=tuple(worst_databases(databases)),
-        signal=signal,
-        signal_points=signal_points,
-    )
-    return CorpusFindings(folder=measured.folder, report=report, findings=findings)
-
-
-def _crashed(shard: CheckShard, reason: str) -> list[CheckedDatabase]:
-    """What stands for a shard whose worker died twice."""
-    found = []
-    for given in shard.databases:
-        finding = Finding(
-            corpus=given.corpus,
-            code="crashed_database",
-            severity=SEVERITIES["crashed_database"],
-            db_id=given.row.db_id,
-            message=f"the worker that checked its shard of {len(shard.databases)} died: {reason}",
-        )
-        counts = given.row_counts or {}
-        health = DatabaseHealth(
-            db_id=given.row.db_id,
-            tables=len(counts),
-            rows=sum(counts.values()),
-            median=0.0,
-            golds=len(given.questions),
-            golds_hurt=len(given.questions),
-            errors=1,
-        )
-        gold = GoldHealth(questions=len(given.questions))
-        found.append(CheckedDatabase(health=health, gold=gold, findings=(finding,)))
-    return found
-
-
-# What preflight leaves behind: preflight.json and findings.parquet.
+    return Report(corpora=tuple(corpora), thresholds=thresholds, versions=VERSIONS)
 
 
 REPORT_FILE, FINDINGS_FILE = "preflight.json", "findings.parquet"

@@ -17,8 +17,8 @@ from envbuild.errors import CorpusError
 from envbuild.materialize.build import Built, build_database
 from envbuild.materialize.corpus import build_corpus
 from envbuild.preflight.checks import UNDETERMINED
-from envbuild.preflight.row_counts import measure_corpora
-from envbuild.preflight.run import check_corpus
+from envbuild.preflight.row_counts import measure_corpus
+from envbuild.preflight.run import check_databases, conclude
 from envbuild.records.corpus import DatabaseRecord, Schema
 from envbuild.records.episode import EpisodeSettings
 from envbuild.records.execution import Limits
@@ -279,8 +279,8 @@ class Preflight(Capability):
             self.folder, {"case": given.get("ddl", "")}, questions, payloads=payloads
         )
         limits = Limits(seconds=float(given.get("timeout_s", Limits().seconds)))
-        (measured,) = measure_corpora([corpus], Thresholds(), cached=False)
-        self.found = check_corpus(measured, limits=limits, workers=1)
+        measured = measure_corpus(corpus, Thresholds(), cached=False)
+        self.found = conclude(measured, check_databases(measured, limits=limits, workers=1))
         self.path = corpus.database_path("case") if corpus.databases() else Path()
         self.codes = Counter(finding.code for finding in self.found.findings)
         self.check(self.case.expected)

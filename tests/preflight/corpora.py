@@ -6,9 +6,14 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from envbuild.corpora.folder import CorpusFolder
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.preflight.row_counts import measure_corpus
+from envbuild.preflight.run import CorpusFindings, check_databases, conclude
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+from envbuild.records.execution import Limits
+from envbuild.records.preflight import Thresholds
 from envbuild.sql.files.inspect import count_rows
 
 
@@ -87,3 +92,10 @@ def ask(db_id: str, gold_sql: str, question_id: str = "", **fields: object) -> Q
         "gold_sql": gold_sql,
     }
     return msgspec.convert(values, Question)
+
+
+def checked(root: Path, limits: Limits | None = None) -> CorpusFindings:
+    """What preflight finds in the corpus at `root`, in this process."""
+    measured = measure_corpus(CorpusFolder(root), Thresholds(), cached=False)
+    limits = limits or Limits(vm_steps=1_000_000)
+    return conclude(measured, check_databases(measured, limits=limits, workers=1))

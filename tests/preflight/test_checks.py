@@ -5,17 +5,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.corpora.folder import open_corpora
 from envbuild.corpora.wording import is_placeholder
-from envbuild.io.sorting import iter_grouped
-from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, SEVERITIES, meaning_of
-from envbuild.preflight.row_counts import measure_corpora
-from envbuild.preflight.run import check_corpora, check_corpus
+from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, MEANINGS, SEVERITIES
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
-from envbuild.records.preflight import Severity, Thresholds
+from envbuild.records.preflight import Severity
 from envbuild.sql.files.inspect import check_foreign_keys
-from tests.preflight.corpora import ask, build_corpus
+from tests.preflight.corpora import ask, build_corpus, checked
 
 SHOP = """
 CREATE TABLE city(id INTEGER PRIMARY KEY, name TEXT);
@@ -126,8 +122,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]
     root = build_corpus(
         tmp_path_factory.mktemp("c") / "shop", {"shop": SHOP}, [ask("shop", g) for g in GOLDS]
     )
-    (measured,) = measure_corpora(open_corpora(root), Thresholds(), cached=False)
-    findings = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1).findings
+    findings = checked(root).findings
     order = list(SEVERITIES)
     codes: dict[str, list[str]] = {}
     for finding in findings:
@@ -150,7 +145,7 @@ def test_an_empty_gold_ruins_training_and_only_blunts_a_benchmark(
 ) -> None:
     empty = ask("shop", "SELECT name FROM shop WHERE sold > 99", split=split)
     root = build_corpus(tmp_path / "shop", {"shop": SHOP}, [empty])
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     found = [(f.code, f.severity) for f in report.findings if f.code == "empty_gold"]
     assert found == [("empty_gold", severity)]
 
@@ -163,7 +158,7 @@ def test_a_phrasing_in_a_training_split_makes_an_empty_gold_an_error(tmp_path: P
         ask("shop", gold, "b", split="test"),
     ]
     root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     found = {f.severity: f.examples for f in report.findings if f.code == "empty_gold"}
     assert [e.question_id for e in found[Severity.ERROR]] == ["a"]
     assert [e.question_id for e in found[Severity.WARNING]] == ["b"]
@@ -173,9 +168,7 @@ def test_a_gold_that_does_not_end_is_said_with_its_limits(tmp_path: Path) -> Non
     endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT {} FROM r"
     golds = [ask("shop", endless.format(what)) for what in ("max(n)", "n")]
     root = build_corpus(tmp_path / "shop", {"shop": SHOP}, golds)
-    (measured,) = measure_corpora(open_corpora(root), Thresholds(), cached=False)
-    limits = Limits(vm_steps=1_000_000, rows=1_000)
-    findings = check_corpus(measured, limits=limits, workers=1).findings
+    findings = checked(root, Limits(vm_steps=1_000_000, rows=1_000)).findings
     said = {f.code: f.message for f in findings if f.question_id}
     steps = "the query ran out of its step budget; it may use 1,000,000 steps"
     assert said["gold_timeout"].startswith(steps)
@@ -186,7 +179,7 @@ def test_codes_are_the_checks_names() -> None:
     names = [check.__name__ for check in (*DATABASE_CHECKS, *GOLD_CHECKS)]
     assert len(set(names)) == len(names)
     assert set(names) <= set(SEVERITIES)
-    assert all(meaning_of(code) for code in SEVERITIES)
+    assert all(MEANINGS[code] for code in SEVERITIES)
 
 
 def test_what_was_lost_on_the_way_in_is_said(tmp_path: Path) -> None:
@@ -206,7 +199,7 @@ def test_what_was_lost_on_the_way_in_is_said(tmp_path: Path) -> None:
     ]
     root = build_corpus(tmp_path / "mixed", databases, rejects=rejects)
     (tmp_path / "mixed/databases/bare/bare.sqlite").write_bytes(b"no database at all" * 100)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     counts = {(f.code, f.severity.value): (f.findings, f.count) for f in report.findings}
     assert counts == {
         ("few_rows", "error"): (1, 3),
@@ -233,7 +226,7 @@ def test_questions_asked_twice_and_placeholders(tmp_path: Path) -> None:
         ask("shop", "SELECT 7", "e", question="Which town?"),
     ]
     root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     found = {(f.code, f.severity): f for f in report.findings}
     conflict = found["duplicate_questions", Severity.WARNING].examples[0]
     assert (conflict.question_id, "b, with other gold" in conflict.message) == ("a", True)
@@ -267,7 +260,7 @@ def test_stored_results_are_evidence(tmp_path: Path) -> None:
         ask("shop", sql + "  ", "text", stored_result='{"error": "x"}'),
     ]
     root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     (differs,) = [f for f in report.findings if f.code == "stored_result_differs"]
     assert differs.severity is Severity.NOTE
     assert [example.question_id for example in differs.examples] == ["text", "wrong"]
@@ -281,20 +274,11 @@ def test_gold_tables_and_the_tables_called_relevant(tmp_path: Path) -> None:
         ask("shop", sql + "  ", "silent"),
     ]
     root = build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     (found,) = [f for f in report.findings if f.code == "gold_not_in_relevant_tables"]
     assert [(e.question_id, "reads city" in e.message) for e in found.examples] == [
         ("missing", True)
     ]
-
-
-def test_many_questions_are_read_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = [ask(f"d{n % 5}", f"SELECT {n}", str(n)) for n in range(40)]
-    root = build_corpus(tmp_path / "c", {f"d{n}": SHOP for n in range(5)}, questions)
-    once = check_corpora(open_corpora(root), workers=1)
-    monkeypatch.setattr(iter_grouped, "__kwdefaults__", {"held": 11})
-    assert check_corpora(open_corpora(root), workers=1) == once
-    assert once.corpora[0].gold.golds == 40
 
 
 def test_a_damaged_page_is_a_finding(tmp_path: Path) -> None:
@@ -308,7 +292,7 @@ def test_a_damaged_page_is_a_finding(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[4096 * 20 : 4096 * 21] = b"\xaa" * 4096
     file.write_bytes(content)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     codes = {f.code: f.findings for f in report.findings}
     assert codes.keys() & {"unreadable_database", "gold_error"}
     assert report.gold.ok == 1
@@ -319,8 +303,7 @@ def test_text_that_lies_in_a_log_is_looked_through_too(tmp_path: Path) -> None:
     writer = apsw.Connection(str(root / "databases" / "shop" / "shop.sqlite"))
     writer.execute("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0")
     writer.execute("UPDATE shop SET name = CAST(x'ff' AS TEXT) WHERE id = 1")
-    (measured,) = measure_corpora(open_corpora(root), Thresholds(), cached=False)
-    findings = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1).findings
+    findings = checked(root).findings
     assert "undecodable_text" in {finding.code for finding in findings}
     writer.close()
 
@@ -339,7 +322,7 @@ def test_ties_under_an_offset_are_found_in_the_middle_too(tmp_path: Path) -> Non
         {"d": ddl + "(1, 5), (2, 5), (3, 5), (4, 9)"},
         [ask("d", sql, name) for name, sql in sqls.items()],
     )
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     found = {f.code: f.findings for f in report.findings}
     assert found["tie_sensitive_gold"] == 2, "an inner one that changes nothing is none"
 
@@ -354,7 +337,7 @@ def test_aggregates_over_no_rows_are_trivial(tmp_path: Path) -> None:
     ]
     asked = [ask("d", sql, str(number)) for number, sql in enumerate(sqls)]
     root = build_corpus(tmp_path / "c", {"d": ddl}, asked)
-    (report,) = check_corpora(open_corpora(root), workers=1).corpora
+    report = checked(root).report
     assert {f.code: f.findings for f in report.findings}["trivial_gold"] == 2
 
 
@@ -403,8 +386,7 @@ def test_numbers_stored_as_text_are_told_where_they_change_the_answer(tmp_path: 
     ]
     asked = [ask("d", sql, str(number)) for number, sql in enumerate([*told, *quiet])]
     root = build_corpus(tmp_path / "c", {"d": ddl}, asked)
-    measured = measure_corpora(open_corpora(root), Thresholds(), cached=False)[0]
-    checked = check_corpus(measured, limits=Limits(vm_steps=1_000_000), workers=1)
-    found = {f.question_id: f.message for f in checked.findings if f.code == "number_as_text"}
+    findings = checked(root).findings
+    found = {f.question_id: f.message for f in findings if f.code == "number_as_text"}
     assert sorted(found) == ["0", "1", "2", "3"]
     assert found["0"] == "numbers stored as text give 3, read as numbers 1"

@@ -93,7 +93,7 @@ def found_to_hang_on_order(
         rows_refused=0, ddl_statements=1, ddl_refused=0,
     )  # fmt: skip
     given = DatabaseInput(
-        corpus="c", row=row, path=path, row_counts={"t": 4},
+        corpus="c", row=row, path=path, counts={"t": 4},
         questions=tuple(ask("d", gold) for gold in golds),
     )  # fmt: skip
     findings = check_database(given, Limits()).findings
