@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from envbuild.records.episode import RewardSettings as RewardSettings
     from envbuild.records.episode import TextRequest as TextRequest
     from envbuild.records.episode import TokenRequest as TokenRequest
+    from envbuild.train.trainer_env import EpisodeSpec as EpisodeSpec
     from envbuild.train.trainer_env import TrainerEnv as TrainerEnv
 
 __version__ = "0.2.0"
@@ -36,6 +37,7 @@ _HOMES = {
     "Environment": "envbuild.env.environment",
     "Episode": _EPISODES,
     "EpisodeSettings": _EPISODES,
+    "EpisodeSpec": "envbuild.train.trainer_env",
     "Manifest": "envbuild.manifest.read",
     "RewardBreakdown": _EPISODES,
     "RewardSettings": _EPISODES,

@@ -579,18 +579,18 @@ def export(
     """
 
     # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
-    rollouts = TrainerEnv(manifest, prompts=load_prompts(prompts), rerun_golds=True)
+    env = TrainerEnv(manifest, prompts=load_prompts(prompts), rerun_golds=True)
     written = export_manifest(
         out,
         to=to,
-        rollouts=rollouts,
+        env=env,
         preset=preset,
         schema=schema,
         schedule=schedule,
         where=where,
         replace=replace,
     )
-    if not rollouts.splits["train"]:
+    if not env.splits["train"]:
         warn("no row of the manifest may be trained on: there is no training file")
     elif to != "datasets" and not written.scheduled:
         warn("no schedule: the rows are in row_id order (`envbuild pool --write` makes one)")

@@ -1,17 +1,15 @@
 """Rewards of bare completions, for a trainer that samples answers without tools.
 
 The completion is read as a final turn: a call's SQL, a fence's, or the statement itself. It is
-scored by itself, so no consensus bonus is paid.
+scored by itself, so no consensus bonus is paid. verl loads this file by its path
+(`custom_reward_function`), so nothing here may register anything.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import TrainerEnv, shared_trainer_env
+from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv, shared_trainer_env
 
 Completion = str | Sequence[Mapping[str, Any]]
 """Text, or chat messages whose assistant's last one is the answer."""
@@ -24,21 +22,31 @@ def completion_rewards(
 
     None where a gold cannot be scored.
     """
-    rollouts = shared_trainer_env()
+    env = shared_trainer_env()
     pairs = zip(completions, env_json, strict=True)
-    return [score_completion(rollouts, said, ticket).reward for said, ticket in pairs]
+    return [score_completion(env, completion, spec).reward for completion, spec in pairs]
 
 
-def score_completion(
-    rollouts: TrainerEnv, completion: Completion, env_json: str
-) -> RewardBreakdown:
+def compute_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any
+) -> dict[str, Any]:
+    """verl's reward function: a completion's reward and its parts.
+
+    The gold comes from the manifest that $ENVBUILD_MANIFEST names; `extra_info` must hold the
+    export's `env_json`.
+    """
+    env = shared_trainer_env()
+    return reward_record(score_completion(env, solution_str, extra_info["env_json"]))
+
+
+def score_completion(env: TrainerEnv, completion: Completion, env_json: str) -> RewardBreakdown:
     """What one completion earns for the row that `env_json` names."""
-    ticket = msgspec.json.decode(env_json, type=EpisodeSpec)
-    environment = rollouts.environment_of(ticket)
+    spec = EpisodeSpec.from_json(env_json)
+    environment = env.environment_of(spec)
     sql = environment.read_answer(completion_text(completion))
     episode = Episode(
-        episode_id=f"{ticket.row_id}/0",
-        row_id=ticket.row_id,
+        episode_id=f"{spec.row_id}/0",
+        row_id=spec.row_id,
         sql=sql,
         ended_by=EndedBy.FINAL_TURN if sql else EndedBy.NO_ANSWER,
     )
@@ -51,7 +59,7 @@ def reward_record(breakdown: RewardBreakdown) -> dict[str, Any]:
     An unscored episode has `scored` False; its `score` is then a placeholder and no reward.
     """
     return {
-        "score": 0.0 if breakdown.reward is None else breakdown.reward,
+        "score": breakdown.reward or 0.0,
         "scored": breakdown.reward is not None,
         "tier": str(breakdown.tier),
         "f1": breakdown.f1,
@@ -64,8 +72,8 @@ def completion_text(completion: Completion) -> str:
     """The assistant's last message, or the text itself; a message's parts are joined."""
     if isinstance(completion, str):
         return completion
-    said = [m for m in completion if m.get("role", "assistant") == "assistant"]
-    content = said[-1].get("content") if said else ""
+    messages = [m for m in completion if m.get("role", "assistant") == "assistant"]
+    content = messages[-1].get("content") if messages else ""
     if isinstance(content, str):
         return content
     return "".join(part.get("text", "") for part in content or ())

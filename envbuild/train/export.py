@@ -4,13 +4,16 @@ OUT/train.parquet   in schedule order, to be read unshuffled (train.jsonl for Ne
 OUT/test.parquet    the manifest's test rows, each once
 OUT/export.json     format, counts, digests; written last
 
-A file without rows is not written. Rows that give a test row away are in neither.
+A file without rows is not written. Rows that give a test row away are in neither. A layout is one
+function of `LAYOUTS`: a question as the row that its trainer reads.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
@@ -18,51 +21,126 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from envbuild.errors import ConfigurationError, UnknownNameError
+from envbuild.env.episode import prompt_messages
+from envbuild.env.tools import tool_schemas
+from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
 from envbuild.io.files import atomic_path, sha256_file, write_bytes, write_text, writing
 from envbuild.io.parquet import open_parquet, write_batches
-from envbuild.manifest.read import GOLD_FILE, ROWS_FILE, Manifest, select_rows
+from envbuild.manifest.read import (
+    GOLD_FILE,
+    GOLD_SCHEMA,
+    ROW_SCHEMA,
+    ROWS_FILE,
+    Manifest,
+    select_rows,
+)
+from envbuild.records.episode import Task
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
-from envbuild.train import layouts as hub
-from envbuild.train.layouts import (
-    SKYRL_SCHEMA,
-    TRL_SCHEMA,
-    VERIFIERS_SCHEMA,
-    VERL_SCHEMA,
-    EpisodeSpec,
-    ExportRow,
-    Message,
-    nemo_row,
-    skyrl_row,
-    trl_row,
-    verifiers_row,
-    verl_row,
-)
 from envbuild.train.pool import FILE as SCHEDULE_FILE
 from envbuild.train.pool import TEST_SPLIT, OrderedSchedule, read_schedule_file
-from envbuild.train.trainer_env import TrainerEnv
+from envbuild.train.trainer_env import NAME, EpisodeSpec, TrainerEnv
 
 FORMAT = "envbuild.export/1"
 INDEX_FILE = "export.json"
 
 
-class Layout(NamedTuple):
-    """One question as a trainer's row, and the columns; without columns JSON lines are written."""
+class ExportRow(NamedTuple):
+    """One exported row, before a trainer's layout."""
 
-    row: Callable[[ExportRow], dict[str, Any]]
-    schema: pa.Schema | None
+    place: int
+    """0-based position in its file."""
+    split: str
+    """`train` or `test`."""
+    row: ManifestRow
+    prompt: list[dict[str, str]]
+    """The system and the user message."""
+    spec: EpisodeSpec
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        """The columns that every layout ends in."""
+        return {
+            "schedule_step": self.spec.schedule_step,
+            "schedule_slot": self.spec.schedule_slot,
+            "env_json": msgspec.json.encode(self.spec).decode(),
+        }
 
 
-LAYOUTS: dict[str, Layout | None] = {
-    "trl": Layout(row=trl_row, schema=TRL_SCHEMA),
-    "verl": Layout(row=verl_row, schema=VERL_SCHEMA),
-    "skyrl": Layout(row=skyrl_row, schema=SKYRL_SCHEMA),
-    "verifiers": Layout(row=verifiers_row, schema=VERIFIERS_SCHEMA),
-    "nemo": Layout(row=nemo_row, schema=None),
+def trl_row(asked: ExportRow) -> dict[str, Any]:
+    """A row for GRPOTrainer with `shuffle_dataset=False`; all but `prompt` reaches `reset`."""
+    return {
+        "prompt": asked.prompt,
+        "row_id": asked.row.row_id,
+        "bucket": asked.row.bucket,
+        **asked.schedule,
+    }
+
+
+def verl_row(asked: ExportRow) -> dict[str, Any]:
+    """A row for RLHFDataset; the answer is in `reward_model` alone, where only rewards look."""
+    return {
+        "data_source": f"envbuild/{asked.row.corpus}",
+        "prompt": asked.prompt,
+        "ability": "text2sql",
+        "reward_model": {"style": "rule", "ground_truth": asked.row.gold_sql},
+        "extra_info": {
+            "index": asked.place,
+            "split": asked.split,
+            "row_id": asked.row.row_id,
+            "env_json": asked.schedule["env_json"],
+        },
+        "agent_name": NAME,
+        **asked.schedule,
+    }
+
+
+def skyrl_row(asked: ExportRow) -> dict[str, Any]:
+    """A row for PromptDataset; `db_id` and `data` are what SkyRL's own text2sql asks for."""
+    return {
+        "data_source": f"envbuild/{asked.row.corpus}",
+        "prompt": asked.prompt,
+        "env_class": NAME,
+        "reward_spec": {"method": "rule", "ground_truth": asked.row.gold_sql},
+        "extra_info": {"index": asked.place, "split": asked.split},
+        "db_id": asked.row.db_id,
+        "data": asked.row.corpus,
+        **asked.schedule,
+    }
+
+
+def verifiers_row(asked: ExportRow) -> dict[str, Any]:
+    """A task of the verifiers taskset."""
+    columns = asked.schedule
+    del columns["schedule_slot"]
+    return {"idx": asked.place, "name": asked.row.row_id, "prompt": asked.prompt, **columns}
+
+
+def nemo_row(asked: ExportRow) -> dict[str, Any]:
+    """A line for NeMo Gym, whose agents call the tools natively: their schemas travel with it."""
+    tools = [
+        {"type": "function", "strict": False, **schema["function"]}
+        for schema in tool_schemas(most_rows=100)
+    ]
+    return {
+        "responses_create_params": {"input": asked.prompt, "tools": tools},
+        # the agent of pipelines/trainers/nemo/envbuild.yaml
+        "agent_ref": {"type": "responses_api_agents", "name": "envbuild_agent"},
+        "row_id": asked.row.row_id,
+        **asked.schedule,
+    }
+
+
+LAYOUTS: dict[str, Callable[[ExportRow], dict[str, Any]] | None] = {
+    "trl": trl_row,
+    "verl": verl_row,
+    "skyrl": skyrl_row,
+    "verifiers": verifiers_row,
+    "nemo": nemo_row,
     "datasets": None,
 }
-"""Each layout by name; `datasets` is the manifest itself."""
+"""Each layout by name; `datasets` is the manifest itself, its answers apart from its questions."""
+JSON_LINES = ("nemo",)
 CHUNK = 2048
 """Rows laid out at a time."""
 
@@ -85,7 +163,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str = FORMAT
     to: str
-    files: dict[str, int]
+    files: dict[str, int] = {}
     """Rows a file."""
     left_out: dict[str, int] = {}
     """Rows that are neither trainable nor of a test split, by reason."""
@@ -106,14 +184,14 @@ def export_manifest(
     out: Path,
     *,
     to: str,
-    rollouts: TrainerEnv,
+    env: TrainerEnv,
     preset: str = "default",
     schema: str = "withheld",
     schedule: Path | None = None,
     where: str = "",
     replace: bool = False,
 ) -> Exported:
-    """Writes the manifest of `rollouts` to `out` in the layout called `to`.
+    """Writes the manifest of `env` to `out` in the layout called `to`.
 
     `preset` and `schema` are the episodes': they decide the prompt and travel with every row.
     Rows are those that `where` selects, see `select_rows`. Training rows follow `schedule`
@@ -127,47 +205,42 @@ def export_manifest(
         raise UnknownNameError("export layout", to, LAYOUTS)
     if schema not in SCHEMAS:
         raise UnknownNameError("schema mode", schema, SCHEMAS)
-    manifest, digest = rollouts.manifest, rollouts.manifest_sha256
-    path = None if to == "datasets" else _schedule_path(manifest, schedule)
-    ordered = None if path is None else _read_schedule(path, rollouts)
-    reasons = Counter(rollouts.untrainable.values())
+    path = None
+    if to != "datasets":
+        own = env.manifest.root / SCHEDULE_FILE
+        path = schedule or (own if own.exists() else None)
+    selected = set(select_rows(env.manifest, where))
+    ordered = None if path is None else _read_schedule(path, env, selected, where)
+    splits = {split: [i for i in ids if i in selected] for split, ids in env.splits.items()}
+    reasons = Counter(env.untrainable.values())
     del reasons[TEST_SPLIT]
-    splits = rollouts.splits
-    if where:
-        selected = set(select_rows(manifest, where))
-        splits = {split: [i for i in ids if i in selected] for split, ids in splits.items()}
-        reasons["not_selected"] = sum(map(len, rollouts.splits.values())) - sum(
-            map(len, splits.values())
-        )
-        if ordered is not None:
-            _check_selected(ordered, selected, where)
+    reasons["not_selected"] = sum(map(len, env.splits.values())) - sum(map(len, splits.values()))
     exported = Exported(
         to=to,
-        files={},
         left_out=dict(sorted((+reasons).items())),
         where=where,
-        manifest_sha256=digest,
+        manifest_sha256=env.manifest_sha256,
         scheduled=ordered is not None,
         schedule_sha256="" if path is None else sha256_file(path),
         preset=preset,
         schema=schema,
-        prompts_sha256=rollouts.prompts_sha256,
+        prompts_sha256=env.prompts.sha256,
         versions=VERSIONS,
     )
     if replace:
         _remove_export(out, to)
     else:
         _check_out(out, exported)
-    if to == "datasets":
-        files = _write_hub(manifest, splits, out)
+    layout = LAYOUTS[to]
+    if layout is None:
+        files = _write_hub(env.manifest, splits, out)
     else:
-        layout = cast(Layout, LAYOUTS[to])
-        blank = EpisodeSpec(row_id="", manifest_sha256=digest, preset=preset, schema=schema)
         files = {}
-        for split, rows in _tickets(splits, ordered, blank).items():
-            if rows:
+        for split, specs in _specs(exported, splits, ordered).items():
+            if specs:
                 name = f"{split}.{_suffix(to)}"
-                files[name] = _write(out / name, layout, _asked(rollouts, rows, split))
+                rows = map(layout, _export_rows(env, specs, split))
+                files[name] = _write_rows(out / name, rows)
     exported = structs.replace(exported, files=files)
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(exported)))
     return exported
@@ -194,8 +267,8 @@ def _check_out(out: Path, wanted: Exported) -> None:
             )
         return
     different = [
-        said
-        for field, said in _SETTINGS.items()
+        meaning
+        for field, meaning in _SETTINGS.items()
         if getattr(earlier, field) != getattr(wanted, field)
     ]
     if different:
@@ -208,10 +281,9 @@ def _check_out(out: Path, wanted: Exported) -> None:
 def _remove_export(out: Path, to: str) -> None:
     """Removes the export in `out` and what the layout `to` would write over; all else stays."""
     earlier = read_export(out)
-    names = {*_names(to), *(_names(earlier.to) if earlier is not None else ())}
     with writing(out):
-        (out / INDEX_FILE).unlink(missing_ok=True)  # first: without it no export is complete
-        for name in names:
+        # the index first: without it no export is complete
+        for name in (INDEX_FILE, *_names(to), *(_names(earlier.to) if earlier else ())):
             (out / name).unlink(missing_ok=True)
 
 
@@ -219,52 +291,53 @@ def _names(to: str) -> list[str]:
     """Every file that a layout may write beside the index."""
     splits = ("train", "test")
     if to == "datasets":
-        parts = [f"{part}/{split}.parquet" for part in hub.CONFIGURATIONS for split in splits]
-        return [*parts, hub.README]
+        return [*(f"{part}/{s}.parquet" for part in HUB_PARTS for s in splits), HUB_README]
     return [f"{split}.{_suffix(to)}" for split in splits]
 
 
 def _suffix(to: str) -> str:
-    return "parquet" if cast(Layout, LAYOUTS[to]).schema is not None else "jsonl"
+    return "jsonl" if to in JSON_LINES else "parquet"
 
 
-def _schedule_path(manifest: Manifest, named: Path | None) -> Path | None:
-    own = manifest.root / SCHEDULE_FILE
-    return named or (own if own.exists() else None)
-
-
-def _read_schedule(path: Path, rollouts: TrainerEnv) -> OrderedSchedule:
+def _read_schedule(path: Path, env: TrainerEnv, selected: set[str], where: str) -> OrderedSchedule:
     ordered = read_schedule_file(path)
-    if ordered.manifest_sha256 != rollouts.manifest_sha256:
+    if ordered.manifest_sha256 != env.manifest_sha256:
         raise ConfigurationError(
             f"{path} was drawn from another manifest; run `envbuild pool --write` again"
         )
     for row in ordered.rows:
-        if (reason := rollouts.untrainable.get(row.row_id)) is not None:
+        if (reason := env.untrainable.get(row.row_id)) is not None:
             raise ConfigurationError(
                 f"{path} draws {row.row_id}, which must not be trained on ({reason}); "
                 "run `envbuild pool --write` again"
             )
-    return ordered
-
-
-def _check_selected(ordered: OrderedSchedule, selected: set[str], where: str) -> None:
-    for row in ordered.rows:
         if row.row_id not in selected:
             raise ConfigurationError(
                 f"the schedule draws {row.row_id}, which --where {where!r} does not select; run "
                 "`envbuild pool --write` again with this --where"
             )
+    return ordered
 
 
-def _tickets(
-    splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None, blank: EpisodeSpec
+def _specs(
+    exported: Exported, splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None
 ) -> dict[str, list[EpisodeSpec]]:
+    """What is in each split's file, in its order."""
+
+    def spec(row_id: str, **scheduled: Any) -> EpisodeSpec:
+        return EpisodeSpec(
+            row_id=row_id,
+            manifest_sha256=exported.manifest_sha256,
+            preset=exported.preset,
+            schema=exported.schema,
+            **scheduled,
+        )
+
+    specs = {split: [spec(row_id) for row_id in ids] for split, ids in splits.items()}
     if ordered is not None:
-        used = [
-            structs.replace(
-                blank,
-                row_id=row.row_id,
+        specs["train"] = [
+            spec(
+                row.row_id,
                 scheduled=True,
                 schedule_step=row.schedule_step,
                 schedule_slot=row.schedule_slot,
@@ -273,60 +346,70 @@ def _tickets(
             )
             for row in ordered.rows
         ]
-    else:
-        used = [structs.replace(blank, row_id=row_id) for row_id in splits["train"]]
-    held_out = [structs.replace(blank, row_id=row_id) for row_id in splits["test"]]
-    return {"train": used, "test": held_out}
+    return specs
 
 
-def _asked(rollouts: TrainerEnv, tickets: Sequence[EpisodeSpec], split: str) -> Iterator[ExportRow]:
-    rows = _rows_by_id(rollouts.manifest, {ticket.row_id for ticket in tickets})
-    messages: dict[str, tuple[Message, ...]] = {}
-    for index, ticket in enumerate(tickets):
-        if ticket.row_id not in messages:
-            messages[ticket.row_id] = rollouts.messages(
-                rows[ticket.row_id], preset=ticket.preset, schema=ticket.schema
-            )
-        yield ExportRow(
-            index=index,
-            split=split,
-            row=rows[ticket.row_id],
-            messages=messages[ticket.row_id],
-            ticket=ticket,
-        )
+def _export_rows(env: TrainerEnv, specs: Sequence[EpisodeSpec], split: str) -> Iterator[ExportRow]:
+    # one pass over the file, however large it is
+    wanted = pl.col("row_id").is_in(sorted({spec.row_id for spec in specs}))
+    frame = pl.scan_parquet(env.manifest.root / ROWS_FILE).filter(wanted).collect()
+    rows = {row.row_id: row for row in msgspec.convert(frame.to_dicts(), list[ManifestRow])}
+    prompts: dict[str, list[dict[str, str]]] = {}
+    for place, spec in enumerate(specs):
+        row = rows[spec.row_id]
+        if spec.row_id not in prompts:
+            prompts[spec.row_id] = _prompt(env, spec, row)
+        yield ExportRow(place, split, row, prompts[spec.row_id], spec)
 
 
-def _rows_by_id(manifest: Manifest, wanted: set[str]) -> dict[str, ManifestRow]:
-    """Many rows at once: one pass over the file, however large it is."""
-    frame = (
-        pl.scan_parquet(manifest.root / ROWS_FILE)
-        .filter(pl.col("row_id").is_in(sorted(wanted)))
-        .collect()
-    )
-    rows = msgspec.convert(frame.to_dicts(), list[ManifestRow])
-    return {row.row_id: row for row in rows}
+def _prompt(env: TrainerEnv, spec: EpisodeSpec, row: ManifestRow) -> list[dict[str, str]]:
+    """The messages that open a row's episode; its database is opened only to show its schema."""
+    environment = env.environment_of(spec)
+    if spec.schema == "full":
+        with closing(environment.new_episode(row)) as episode:
+            return episode.messages
+    task = Task(question=row.question, evidence=row.evidence, row_id=row.row_id)
+    return prompt_messages(task, None, settings=environment.settings, prompts=env.prompts)
 
 
-def _write(path: Path, layout: Layout, asked: Iterable[ExportRow]) -> int:
-    if layout.schema is None:
-        count = 0
+def _write_rows(path: Path, rows: Iterator[dict[str, Any]]) -> int:
+    """Writes rows of one form, at least one, and returns how many."""
+    if path.suffix == ".jsonl":
+        written = 0
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
-            for one in asked:
-                stream.write(msgspec.json.encode(layout.row(one)) + b"\n")
-                count += 1
-        return count
-    return write_batches(path, _batches(layout, asked), layout.schema)
+            for row in rows:
+                stream.write(msgspec.json.encode(row) + b"\n")
+                written += 1
+        return written
+    first = next(rows)
+    schema = pa.schema([(name, _arrow_type(value)) for name, value in first.items()])
+    rows = chain([first], rows)
+    chunks = iter(lambda: list(islice(rows, CHUNK)), [])
+    batches = (pa.RecordBatch.from_pylist(chunk, schema=schema) for chunk in chunks)
+    return write_batches(path, batches, schema)
 
 
-def _batches(layout: Layout, asked: Iterable[ExportRow]) -> Iterator[pa.RecordBatch]:
-    chunk: list[dict[str, Any]] = []
-    for one in asked:
-        chunk.append(layout.row(one))
-        if len(chunk) == CHUNK:
-            yield pa.RecordBatch.from_pylist(chunk, schema=layout.schema)
-            chunk = []
-    if chunk:
-        yield pa.RecordBatch.from_pylist(chunk, schema=layout.schema)
+def _arrow_type(value: Any) -> pa.DataType:
+    """A value's column type; Arrow's own inference would sort the fields of a struct."""
+    if isinstance(value, dict):
+        return pa.struct([(name, _arrow_type(part)) for name, part in value.items()])
+    if isinstance(value, list):
+        return pa.list_(_arrow_type(value[0]))
+    return pa.int64() if isinstance(value, int) else pa.string()
+
+
+# The manifest as a data set for a hub: questions in one configuration, answers in another, since
+# what an agent may be shown and what decides its reward never lie in the same table.
+
+
+ANSWER_COLUMNS = ("gold_sql", "literals", "gold_tables", "distractors", "gold_digest")
+"""Columns of the manifest that say something about the answer."""
+HUB_COLUMNS = {
+    "questions": [name for name in ROW_SCHEMA.names if name not in ANSWER_COLUMNS],
+    "answers": ["row_id", *ANSWER_COLUMNS],
+}
+HUB_PARTS = (*HUB_COLUMNS, "results")
+HUB_README = "README.md"
 
 
 def _write_hub(
@@ -334,22 +417,34 @@ def _write_hub(
 ) -> dict[str, int]:
     """Questions and answers a split, and the gold results, as three configurations."""
     table = open_parquet(manifest.root / ROWS_FILE).read()
-    files, counts = {}, {}
+    if missing := [name for name in ROW_SCHEMA.names if name not in table.column_names]:
+        raise CorpusFolderError(f"the manifest lacks the columns {', '.join(missing)}")
+    splits = {split: ids for split, ids in splits.items() if ids}
+    files = {}
     for split, ids in splits.items():
-        if not ids:
-            continue
-        questions, answers = hub.split_columns(table.filter(pc.field("row_id").isin(ids)))
-        counts[split] = questions.num_rows
-        for name, part, schema in (
-            ("questions", questions, hub.QUESTION_SCHEMA),
-            ("answers", answers, hub.ANSWER_SCHEMA),
-        ):
-            files[f"{name}/{split}.parquet"] = write_batches(
-                out / name / f"{split}.parquet", [part], schema
-            )
-    golds = open_parquet(manifest.root / GOLD_FILE)
-    files["results/train.parquet"] = write_batches(
-        out / "results" / "train.parquet", golds.iter_batches(), hub.RESULT_SCHEMA
-    )
-    write_text(out / hub.README, "\n".join(hub.front_matter(counts)) + "\n")
+        rows = table.filter(pc.field("row_id").isin(ids))
+        for part, columns in HUB_COLUMNS.items():
+            name = f"{part}/{split}.parquet"
+            schema = pa.schema([ROW_SCHEMA.field(column) for column in columns])
+            files[name] = write_batches(out / name, [rows.select(columns)], schema)
+    golds = open_parquet(manifest.root / GOLD_FILE).iter_batches()
+    name = "results/train.parquet"
+    files[name] = write_batches(out / name, golds, GOLD_SCHEMA)
+    write_text(out / HUB_README, _hub_readme({split: len(ids) for split, ids in splits.items()}))
     return files
+
+
+def _hub_readme(counts: Mapping[str, int]) -> str:
+    """A README that tells `datasets` which file is which configuration and split."""
+    lines = ["---", "configs:"]
+    for part in HUB_PARTS:
+        lines.append(f"- config_name: {part}")
+        if part == "questions":
+            lines.append("  default: true")
+        lines.append("  data_files:")
+        for split in ("train",) if part == "results" else counts:
+            lines += [f"  - split: {split}", f"    path: {part}/{split}.parquet"]
+    lines += ["---", "", "# Question pool", "", "| split | questions |", "|---|---|"]
+    lines += [f"| {split} | {count:,} |" for split, count in counts.items()]
+    joined = "`answers` joins `questions` by `row_id`; `results` holds gold results by `gold_id`."
+    return "\n".join([*lines, "", joined, ""])

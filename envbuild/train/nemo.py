@@ -1,7 +1,7 @@
 """NeMo Gym: a resources server whose tools are the episode's (nemo-gym 0.4, Python 3.12).
 
-NeMo's agents call tools natively: each call is one turn of the episode, and what the agent says at
-the end is its final answer. A session sees one episode, never its group.
+NeMo's agents call tools natively: each call is one turn of the episode, and its last message
+is its final answer. A session sees one episode, never its group.
 """
 
 import asyncio
@@ -14,8 +14,12 @@ from envbuild.env.final import final_sql
 from envbuild.env.parse import parse_completion
 from envbuild.env.tools import tool_schemas
 from envbuild.errors import MissingDependencyError
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import TrainerEnv, candidate_number, shared_trainer_env
+from envbuild.train.trainer_env import (
+    EpisodeSpec,
+    TrainerEnv,
+    candidate_number,
+    shared_trainer_env,
+)
 
 try:
     from fastapi import FastAPI, Request
@@ -57,7 +61,7 @@ class EpisodeSeedRequest(BaseSeedSessionRequest):  # type: ignore[misc]  # as ab
 
 
 class EpisodeVerifyRequest(BaseVerifyRequest):  # type: ignore[misc]  # as above
-    """A row of the export with what the agent said at last."""
+    """A row of the export with the agent's response."""
 
     model_config = ConfigDict(extra="allow")
     env_json: str
@@ -100,39 +104,38 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         self, request: Request, body: EpisodeSeedRequest
     ) -> BaseSeedSessionResponse:
         """Opens the row's episode for this session."""
-        ticket = msgspec.json.decode(body.env_json, type=EpisodeSpec)
         given = (body.model_extra or {}).get(ROLLOUT_INDEX)
-        rollouts = self._rollouts()
         session = request.session[SESSION_ID_KEY]
         if (left := self._episodes.pop(session, None)) is not None:
             left.close()
         if len(self._episodes) >= MAX_SESSIONS:  # the oldest was given up by its agent
             self._episodes.pop(next(iter(self._episodes))).close()
         self._episodes[session] = await asyncio.to_thread(
-            rollouts.start_text, ticket, candidate=candidate_number(given)
+            self._env().start_text,
+            EpisodeSpec.from_json(body.env_json),
+            candidate=candidate_number(given),
         )
         return BaseSeedSessionResponse()
 
     async def verify(self, request: Request, body: EpisodeVerifyRequest) -> EpisodeVerifyResponse:
-        """Takes the last words as the answer where none was submitted, and scores the episode."""
+        """Takes the last message as the answer where none was submitted; scores the episode."""
         episode = self._episodes.pop(request.session[SESSION_ID_KEY])
         try:
             if not episode.over:
-                await asyncio.to_thread(_answer, episode, _said(body.response))
-            rollouts = self._rollouts()
-            (played,) = await asyncio.to_thread(rollouts.finish_alone, [episode])
+                await asyncio.to_thread(_answer, episode, _last_message(body.response))
+            (scored,) = await asyncio.to_thread(self._env().finish_alone, [episode])
         finally:
             episode.close()
-        reward = played.breakdown.reward
+        reward = scored.breakdown.reward
         return EpisodeVerifyResponse(
             **body.model_dump(),
-            reward=0.0 if reward is None else reward,
+            reward=reward or 0.0,
             scored=reward is not None,
-            breakdown=msgspec.to_builtins(played.breakdown),
-            ended_by=str(played.episode.ended_by),
+            breakdown=msgspec.to_builtins(scored.breakdown),
+            ended_by=str(scored.episode.ended_by),
         )
 
-    def _rollouts(self) -> TrainerEnv:
+    def _env(self) -> TrainerEnv:
         return shared_trainer_env(self.config.manifest or None, rerun_golds=self.config.rerun_golds)
 
     def _route(self, name: str) -> Any:
@@ -147,16 +150,17 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         return call
 
 
-def _answer(episode: TextEpisode, said: str) -> None:
-    """Ends an episode with the agent's last words: its SQL is submitted, other words run out."""
-    sql = final_sql(parse_completion(said))
+def _answer(episode: TextEpisode, message: str) -> None:
+    """Ends an episode with the agent's last message: its SQL is submitted; without any the
+    message is repeated until the turns are used up."""
+    sql = final_sql(parse_completion(message))
     if sql and episode.kind == "tool":
         episode.feed(msgspec.json.encode({"tool": "submit_sql", "args": {"sql": sql}}).decode())
     while not episode.over:
-        episode.feed(said)
+        episode.feed(message)
 
 
-def _said(response: Any) -> str:
+def _last_message(response: Any) -> str:
     """The text of the last message of a Responses-API answer."""
     for output in reversed(response.output):
         if output.type == "message":

@@ -13,8 +13,7 @@ import msgspec
 
 from envbuild.env.episode import TextEpisode
 from envbuild.errors import MissingDependencyError, OutputError, StateError
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import TrainerEnv, candidate_number
+from envbuild.train.trainer_env import NAME, EpisodeSpec, TrainerEnv, candidate_number
 
 try:
     from openenv.core.env_server.http_server import create_fastapi_app
@@ -26,11 +25,9 @@ except ModuleNotFoundError as e:
         "the OpenEnv server", str(e.name), "pip install '.[openenv]' in a checkout"
     ) from e
 
-NAME = "envbuild"
-
 
 class Completion(Action):  # type: ignore[misc]  # openenv is absent where types are checked
-    """What the policy said, as sampled, its `<think>` block included."""
+    """A completion as sampled, its `<think>` block included."""
 
     text: str
 
@@ -64,9 +61,9 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, rollouts: TrainerEnv) -> None:
+    def __init__(self, env: TrainerEnv) -> None:
         super().__init__()
-        self.rollouts = rollouts
+        self.env = env
         self.episode: TextEpisode | None = None
         self._state = EpisodeState()
 
@@ -90,14 +87,14 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
         """
         self.close()
         row_id = row_id or self.get_task(split, index)["id"]
-        ticket = EpisodeSpec(
+        spec = EpisodeSpec(
             row_id=row_id,
-            manifest_sha256=self.rollouts.manifest_sha256,
+            manifest_sha256=self.env.manifest_sha256,
             scheduled=step is not None,
             schedule_step=step or 0,
             preset=preset,
         )
-        episode = self.rollouts.start_text(ticket, candidate=candidate_number(candidate))
+        episode = self.env.start_text(spec, candidate=candidate_number(candidate))
         self.episode = episode
         self._state = EpisodeState(episode_id=episode_id, step_count=0, row_id=row_id)
         request = episode.next_request()
@@ -116,14 +113,14 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
             return Shown(
                 text=text, kind=request.kind, max_new_tokens=request.max_new_tokens, reward=0.0
             )
-        (played,) = self.rollouts.finish_alone([self.episode])
+        (scored,) = self.env.finish_alone([self.episode])
         self.episode = None
         return Shown(
             done=True,
-            reward=played.breakdown.reward,
+            reward=scored.breakdown.reward,
             kind="final",
-            ended_by=str(played.episode.ended_by),
-            breakdown=msgspec.to_builtins(played.breakdown),
+            ended_by=str(scored.episode.ended_by),
+            breakdown=msgspec.to_builtins(scored.breakdown),
         )
 
     @property
@@ -139,16 +136,16 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
 
     def list_splits(self) -> list[str]:
         """The manifest's halves that hold rows."""
-        return [split for split, ids in self.rollouts.splits.items() if ids]
+        return [split for split, ids in self.env.splits.items() if ids]
 
     def num_tasks(self, split: str) -> int:
         """Rows of a split."""
-        return len(self.rollouts.splits.get(split, ()))
+        return len(self.env.splits.get(split, ()))
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """One row: its id, question and database, nothing about the answer."""
-        row_id = self.rollouts.splits.get(split, [])[index]
-        row = self.rollouts.manifest.row(row_id)
+        row_id = self.env.splits.get(split, [])[index]
+        row = self.env.manifest.row(row_id)
         return {"id": row_id, "index": index, "question": row.question, "db_id": row.db_id}
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
@@ -158,9 +155,9 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]  # as above
 
 def make_app(manifest: Path, *, sessions: int = 256, rerun_golds: bool = False) -> Any:
     """The FastAPI application; every session has an environment of its own."""
-    rollouts = TrainerEnv(manifest, rerun_golds=rerun_golds)
+    env = TrainerEnv(manifest, rerun_golds=rerun_golds)
     return create_fastapi_app(
-        lambda: EpisodeEnvironment(rollouts),
+        lambda: EpisodeEnvironment(env),
         Completion,
         Shown,
         max_concurrent_envs=sessions,

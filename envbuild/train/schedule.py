@@ -7,13 +7,14 @@ from fractions import Fraction
 from importlib import resources
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import ConfigurationError, UnknownNameError
-from envbuild.records.manifest import Phase, Schedule, ScheduleRow
+from envbuild.records.manifest import Phase, Recipe, Schedule, ScheduleRow
 
 # The mixture and the submit gate at a step, exact: shares are fractions, never rounded floats.
 
@@ -95,7 +96,11 @@ def exact(share: float) -> Fraction:
     return Fraction(str(share))
 
 
-# Schedules by name or from a TOML file of the same form.
+# Schedules and recipes by name, or from a TOML file of the same form.
+
+
+N = TypeVar("N", Schedule, Recipe)
+RATIO_LEVELS = ("token", "sequence")
 
 
 def load_schedule(name: str) -> Schedule:
@@ -103,33 +108,49 @@ def load_schedule(name: str) -> Schedule:
 
     Raises UnknownNameError where it is neither, ConfigurationError where it does not add up.
     """
-    if name.endswith(".toml"):
-        return read_schedule(Path(name))
-    folder = resources.files("envbuild.train") / "presets"
-    known = [entry.name.removesuffix(".toml") for entry in folder.iterdir()]
-    if name not in known:
-        raise UnknownNameError("schedule", name, [*known, "a path that ends in .toml"])
-    return parse_schedule((folder / f"{name}.toml").read_bytes(), name)
-
-
-def read_schedule(path: Path) -> Schedule:
-    """The schedule a TOML file describes."""
-    try:
-        text = path.read_bytes()
-    except OSError as e:
-        raise ConfigurationError(f"cannot read the schedule {path}: {e.strerror}") from e
-    return parse_schedule(text, str(path))
+    return parse_schedule(_named_text("schedule", name, "presets"), name)
 
 
 def parse_schedule(text: bytes, source: str) -> Schedule:
     """The schedule in TOML text; `source` names it in errors."""
-    try:
-        schedule = msgspec.toml.decode(text, type=Schedule)
-    except (msgspec.DecodeError, UnicodeDecodeError) as e:
-        raise ConfigurationError(f"schedule {source}: {e}") from e
+    schedule = _decoded(f"schedule {source}", text, Schedule)
     for fault in _faults(schedule):
         raise ConfigurationError(f"schedule {source}: {fault}")
     return schedule
+
+
+def load_recipe(name: str) -> Recipe:
+    """The published recipe called `name`, or the one in the TOML file at that path.
+
+    The two cards of one published model differ, so there are two recipes, never a mixture. Raises
+    UnknownNameError where it is neither, ConfigurationError where a value cannot be.
+    """
+    recipe = _decoded(f"recipe {name}", _named_text("recipe", name, "recipes"), Recipe)
+    if recipe.ratio_level not in RATIO_LEVELS:
+        raise ConfigurationError(
+            f"recipe {name}: ratio_level is token or sequence, not {recipe.ratio_level!r}"
+        )
+    return recipe
+
+
+def _named_text(kind: str, name: str, folder: str) -> bytes:
+    if name.endswith(".toml"):
+        try:
+            return Path(name).read_bytes()
+        except OSError as e:
+            raise ConfigurationError(f"cannot read the {kind} {name}: {e.strerror}") from e
+    presets = resources.files("envbuild.train") / folder
+    known = [entry.name.removesuffix(".toml") for entry in presets.iterdir()]
+    if name not in known:
+        raise UnknownNameError(kind, name, [*known, "a path that ends in .toml"])
+    return (presets / f"{name}.toml").read_bytes()
+
+
+def _decoded(source: str, text: bytes, record: type[N]) -> N:
+    try:
+        return msgspec.toml.decode(text, type=record)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise ConfigurationError(f"{source}: {e}") from e
 
 
 def suggest_schedule(rows: Mapping[str, int]) -> Schedule:

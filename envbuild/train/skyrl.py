@@ -16,8 +16,14 @@ import msgspec
 
 from envbuild.env.episode import TextEpisode
 from envbuild.errors import MissingDependencyError, StateError, UnknownNameError
-from envbuild.train.layouts import ENV_CLASS, EpisodeSpec
-from envbuild.train.trainer_env import ScoredEpisode, candidate_number, shared_trainer_env
+from envbuild.train.trainer_env import (
+    NAME,
+    EpisodeSpec,
+    ScoredEpisode,
+    candidate_number,
+    metrics,
+    shared_trainer_env,
+)
 
 try:
     from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
@@ -41,9 +47,9 @@ def register_environment(
     """
     if mode not in MODES:
         raise UnknownNameError("multi-turn mode", mode, MODES)
-    registry.pop(ENV_CLASS, None)
+    registry.pop(NAME, None)
     register(
-        id=ENV_CLASS,
+        id=NAME,
         entry_point="envbuild.train.skyrl:EpisodeEnv",
         kwargs={"mode": mode, "manifest": manifest, "rerun_golds": rerun_golds},
     )
@@ -58,23 +64,22 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
         extras: Mapping[str, Any],
         *,
         mode: str = "conversation",
-        manifest: str | None = None,
-        rerun_golds: bool = False,
+        **shared: Any,
     ) -> None:
-        """The keywords come from `register_environment`; `env_config` is not used."""
+        """The keywords are those of `register_environment`; `env_config` is not used."""
         super().__init__()
         self.mode = mode
-        self.rollouts = shared_trainer_env(manifest, rerun_golds=rerun_golds)
-        self.ticket = msgspec.json.decode(extras["env_json"], type=EpisodeSpec)
+        self.env = shared_trainer_env(**shared)
+        self.spec = EpisodeSpec.from_json(extras["env_json"])
         self.candidate = candidate_number(extras.get("candidate"))
         self.episode: TextEpisode | None = None
-        self.played: ScoredEpisode | None = None
+        self.scored: ScoredEpisode | None = None
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """The episode's own opening messages; those of the data set are the same ones."""
-        self.episode = self.rollouts.start_text(self.ticket, candidate=self.candidate)
-        self.played = None
-        return self.episode.messages, {"row_id": self.ticket.row_id}
+        self.episode = self.env.start_text(self.spec, candidate=self.candidate)
+        self.scored = None
+        return self.episode.messages, {"row_id": self.spec.row_id}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Takes a completion; the reward comes with the last one, 0.0 before."""
@@ -83,25 +88,24 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
             raise StateError("init comes before step")
         before = len(episode.context)
         observation = episode.feed(action)
-        if episode.over:
-            (self.played,) = self.rollouts.finish_alone([episode])
-            breakdown = self.played.breakdown
+        if not episode.over:
+            if self.mode == "string":
+                added = episode.context[before:]
+                observation = added[added.index(episode.chat.message_end) :]
             return BaseTextEnvStepOutput(
-                observations=[],
-                # SkyRL knows no missing reward; metadata says that there is none
-                reward=breakdown.reward if breakdown.reward is not None else 0.0,
-                done=True,
-                metadata=msgspec.to_builtins(breakdown)
-                | {"ended_by": str(self.played.episode.ended_by), "group_seen": False},
+                observations=[{"role": "user", "content": observation}],
+                reward=0.0,
+                done=False,
+                metadata={"kind": episode.kind},
             )
-        if self.mode == "string":
-            added = episode.context[before:]
-            observation = added[added.index(episode.chat.message_end) :]
+        (self.scored,) = self.env.finish_alone([episode])
+        breakdown = msgspec.to_builtins(self.scored.breakdown)
+        ended_by = str(self.scored.episode.ended_by)
         return BaseTextEnvStepOutput(
-            observations=[{"role": "user", "content": observation}],
-            reward=0.0,
-            done=False,
-            metadata={"kind": episode.kind},
+            observations=[],
+            reward=breakdown["reward"] or 0.0,  # SkyRL knows no missing reward; metadata does
+            done=True,
+            metadata={**breakdown, "ended_by": ended_by, "group_seen": False},
         )
 
     def close(self) -> None:
@@ -109,16 +113,6 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
         if self.episode is not None:
             self.episode.close()
 
-    def get_metrics(self) -> dict[str, Any]:
+    def get_metrics(self) -> dict[str, float]:
         """Numbers of a finished episode; SkyRL averages them."""
-        if self.played is None:
-            return {}
-        breakdown, episode = self.played.breakdown, self.played.episode
-        return {
-            "equivalent": float(breakdown.tier == "equivalent"),
-            "scored": float(breakdown.reward is not None),
-            "f1": breakdown.f1,
-            "turns": float(len(episode.turns)),
-            "submitted": float(episode.ended_by == "submit_sql"),
-            "group_seen": 0.0,
-        }
+        return {} if self.scored is None else metrics(self.scored)

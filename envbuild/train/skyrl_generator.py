@@ -7,17 +7,23 @@ a limit a turn, end-of-message tokens in the loss, and the consensus bonus. It w
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any
 from uuid import uuid4
-
-import msgspec
 
 from envbuild.env.chat import HubTokenizer
 from envbuild.env.episode import TokenEpisode
 from envbuild.errors import MissingDependencyError
-from envbuild.train.group_barrier import GroupBarrier
-from envbuild.train.layouts import ENV_CLASS, EpisodeSpec
-from envbuild.train.trainer_env import ScoredEpisode, candidate_number, shared_trainer_env
+from envbuild.records.episode import TokenRequest
+from envbuild.train.group_barrier import GroupBarrier, episode_barrier, play
+from envbuild.train.trainer_env import (
+    NAME,
+    EpisodeSpec,
+    ScoredEpisode,
+    candidate_number,
+    metrics,
+    shared_trainer_env,
+)
 
 try:
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInput
@@ -30,9 +36,6 @@ except ModuleNotFoundError as e:
         "the SkyRL generator", str(e.name), "pip install 'skyrl==0.4.*' '.[skyrl]' in a checkout"
     ) from e
 
-SIBLING_SECONDS = 1800.0
-"""How long a member waits for its group before it is scored alone."""
-
 
 class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here: not installed
     """SkyRL's generator; rows of other environments go SkyRL's own way."""
@@ -43,17 +46,8 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
         """Generates a batch; a group's members meet in it."""
         ids = input_batch.get("trajectory_ids") or ()
         sizes = set(Counter(one.instance_id for one in ids).values())
-        rollouts = shared_trainer_env()
-        self._barrier = (
-            GroupBarrier(
-                size=sizes.pop(),
-                together=rollouts.finish_group,
-                alone=rollouts.finish_alone,
-                timeout_s=SIBLING_SECONDS,
-            )
-            if len(sizes) == 1
-            else None
-        )
+        whole = len(sizes) == 1
+        self._barrier = episode_barrier(shared_trainer_env(), sizes.pop()) if whole else None
         return await super().generate(input_batch, **options)
 
     async def agent_loop(
@@ -69,7 +63,7 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
         **options: Any,
     ) -> Any:
         """One episode on SkyRL's inference engine."""
-        if env_class != ENV_CLASS:
+        if env_class != NAME:
             return await super().agent_loop(
                 prompt,
                 env_class,
@@ -81,83 +75,65 @@ class EpisodeGenerator(SkyRLGymGenerator):  # type: ignore[misc]  # untyped here
                 cache_salt=cache_salt,
                 **options,
             )
-        barrier = self._barrier if trajectory_id is not None else None
-        try:
-            episode = await self._play(env_extras, sampling_params, trajectory_id, cache_salt)
-        except BaseException:
-            if barrier is not None:
-                barrier.leave(trajectory_id.instance_id)
-            raise
-        if barrier is None:
-            (played,) = await asyncio.to_thread(shared_trainer_env().finish_alone, [episode])
+        playing = self._play(env_extras["env_json"], sampling_params, trajectory_id, cache_salt)
+        if self._barrier is None or trajectory_id is None:
+            finish = shared_trainer_env().finish_alone
+            (scored,) = await asyncio.to_thread(finish, [await playing])
         else:
-            played = await barrier.join(
-                trajectory_id.instance_id, trajectory_id.repetition_id, episode
-            )
-        return _output(played)
+            group, member = trajectory_id.instance_id, trajectory_id.repetition_id
+            scored = await self._barrier.meet(group, member, playing)
+        return _output(scored)
 
     async def _play(
         self,
-        env_extras: dict[str, Any],
+        env_json: str,
         sampling_params: dict[str, Any] | None,
         trajectory_id: Any,
         cache_salt: str | None,
     ) -> TokenEpisode:
-        config = self.generator_cfg
+        config, client = self.generator_cfg, self.inference_engine_client
         base = sampling_params or get_sampling_params_for_backend(
             config.inference_engine.backend, config.sampling_params
         )
-        episode = await asyncio.to_thread(
+        session = uuid4().hex if trajectory_id is None else trajectory_id.to_string()
+
+        async def sample(request: TokenRequest) -> Any:
+            asked = InferenceEngineInput(
+                prompt_token_ids=[list(request.context)],
+                session_ids=[session],
+                sampling_params={
+                    **base,
+                    "max_tokens": request.max_new_tokens,
+                    "stop_token_ids": list(request.stop_ids),
+                },
+                cache_salt=cache_salt,
+            )
+            answer = await client.generate(asked, model=self.policy_model_name)
+            logprobs = answer.get("response_logprobs")
+            return answer["response_ids"][0], logprobs[0] if logprobs else None
+
+        start = partial(
             shared_trainer_env().start_tokens,
-            msgspec.json.decode(env_extras["env_json"], type=EpisodeSpec),
+            EpisodeSpec.from_json(env_json),
             tokenizer=HubTokenizer(self.tokenizer),
             candidate=candidate_number(getattr(trajectory_id, "repetition_id", None)),
         )
-        session = uuid4().hex if trajectory_id is None else trajectory_id.to_string()
         try:
-            while (request := episode.next_request()) is not None:
-                asked = InferenceEngineInput(
-                    prompt_token_ids=[list(request.context)],
-                    session_ids=[session],
-                    sampling_params={
-                        **base,
-                        "max_tokens": request.max_new_tokens,
-                        "stop_token_ids": list(request.stop_ids),
-                    },
-                    cache_salt=cache_salt,
-                )
-                answer = await self.inference_engine_client.generate(
-                    asked, model=self.policy_model_name
-                )
-                logprobs = answer.get("response_logprobs")
-                await asyncio.to_thread(
-                    episode.feed, answer["response_ids"][0], logprobs[0] if logprobs else None
-                )
+            return await play(start, sample)
         finally:
-            await self.inference_engine_client.finish_session(session)
-        return episode
+            await client.finish_session(session)
 
 
-def _output(played: ScoredEpisode) -> TrajectoryOutput:
-    episode, breakdown = played.episode, played.breakdown
-    scored = breakdown.reward is not None
+def _output(scored: ScoredEpisode) -> TrajectoryOutput:
+    episode, breakdown = scored.episode, scored.breakdown
     return TrajectoryOutput(
         response_ids=list(episode.response_ids),
         # the last token carries the reward
         reward=[0.0] * (len(episode.response_ids) - 1) + [breakdown.reward or 0.0],
         stop_reason="stop",
         # without a scorable gold there is nothing to learn: no token counts
-        loss_mask=[m if scored else 0 for m in episode.response_mask],
+        loss_mask=[0 if breakdown.reward is None else m for m in episode.response_mask],
         prompt_ids=list(episode.prompt_ids),
         rollout_logprobs=list(episode.response_logprobs) or None,
-        env_metrics={
-            "equivalent": float(breakdown.tier == "equivalent"),
-            "scored": float(scored),
-            "f1": breakdown.f1,
-            "consensus": breakdown.consensus,
-            "turns": float(len(episode.turns)),
-            "submitted": float(episode.ended_by == "submit_sql"),
-            "unknown_logprobs": float(episode.unknown_logprobs),
-            "group_seen": float(played.group_seen),
-        },
+        env_metrics=metrics(scored),
     )

@@ -1,4 +1,8 @@
-"""TRL: a recipe in its own option names, and episodes as its rollout function."""
+"""TRL: a recipe in its own option names, and episodes as its rollout function.
+
+Pinned to trl 1.16, whose rollout and environment interfaces are experimental. Nothing here imports
+TRL; the trainer and a run's file are in `trl_run`.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +12,17 @@ import msgspec
 
 from envbuild.env.chat import HubTokenizer
 from envbuild.env.episode import TokenEpisode
+from envbuild.env.reward import has_zero_variance
 from envbuild.errors import ConfigurationError
 from envbuild.records.episode import EpisodeSettings, TokenRequest
 from envbuild.records.manifest import Recipe, Schedule
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import ScoredEpisode, TrainerEnv, is_flat, whole_groups
+from envbuild.train.trainer_env import EpisodeSpec, ScoredEpisode, TrainerEnv, metrics
 
-# A recipe in TRL's own option names; what TRL has no option for is in `trainer.py`.
+SQL_THREADS = 8
+"""Turns whose SQL runs at once; SQLite leaves the interpreter while it works."""
+KL_FACTOR = 1.5
+"""Our choice, the cards are silent: β moves by this, and only where KL is off by more than it."""
+TIERS = ("equivalent", "executable", "parsable", "invalid", "unscored")
 
 
 def grpo_arguments(
@@ -30,8 +38,7 @@ def grpo_arguments(
     `processes` is the number of training processes (GPUs), `per_device` the episodes that one of
     them trains on at a time. Raises ConfigurationError where a group would be split.
     """
-    check_groups_whole(schedule, processes=processes, per_device=per_device)
-    own = schedule.questions * schedule.episodes // processes
+    own = episodes_a_process(schedule, processes=processes, per_device=per_device)
     return {
         "loss_type": "dr_grpo",
         "scale_rewards": "none",
@@ -67,45 +74,76 @@ def grpo_arguments(
     }
 
 
-def check_groups_whole(schedule: Schedule, *, processes: int, per_device: int) -> None:
-    """Raises ConfigurationError unless every process holds whole groups and fills its batches.
+def episodes_a_process(schedule: Schedule, *, processes: int, per_device: int) -> int:
+    """A process's part of a step: whole groups that fill its batches.
 
-    A split group breaks consensus and re-rolling without a word: each process sees half of it.
+    Raises ConfigurationError where it cannot be that. A split group breaks consensus and
+    re-rolling without a word: each process sees half of it.
     """
     if processes < 1 or schedule.questions % processes:
-        valid = [n for n in range(1, schedule.questions + 1) if schedule.questions % n == 0]
         raise ConfigurationError(
             f"{schedule.questions} groups a step cannot be shared whole among {processes} "
-            f"processes; possible: {', '.join(map(str, valid))}"
+            f"processes; possible: {_divisors(schedule.questions)}"
         )
     own = schedule.questions * schedule.episodes // processes
     if per_device < 1 or own % per_device:
-        valid = [n for n in range(1, own + 1) if own % n == 0]
         raise ConfigurationError(
             f"{own} episodes a process cannot be trained {per_device} at a time; possible: "
-            f"{', '.join(map(str, valid))}"
+            f"{_divisors(own)}"
         )
+    return own
 
 
-# TRL's rollout function: whole groups of episodes, turn by turn, on TRL's own generation.
-#
-# TRL asks for completions of prompts; here a completion is everything after the prompt, sampled
-# and observed, and the mask says which tokens the policy sampled.
+def _divisors(number: int) -> str:
+    return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
 
 
-SQL_THREADS = 8
-"""Turns whose SQL runs at once; SQLite leaves the interpreter while it works."""
+def adapted_beta(beta: float, measured: float, recipe: Recipe) -> float:
+    """The next β, after an update whose mean KL per token was `measured`.
+
+    It is steered so that the policy stays at the recipe's distance from its reference.
+    """
+    if measured > recipe.kl_target * KL_FACTOR:
+        return min(recipe.kl_beta_most, beta * KL_FACTOR)
+    if measured < recipe.kl_target / KL_FACTOR:
+        return max(recipe.kl_beta, beta / KL_FACTOR)
+    return beta
+
+
+def whole_groups(specs: Sequence[EpisodeSpec], size: int) -> list[list[EpisodeSpec]]:
+    """The batch as groups of `size` neighbours.
+
+    Raises ConfigurationError where a group is split or mixed: consensus and re-rolling would be
+    wrong without a word.
+    """
+    groups = [list(specs[at : at + size]) for at in range(0, len(specs), size)]
+    for group in groups:
+        if len(group) != size or any(spec != group[0] for spec in group):
+            raise ConfigurationError(
+                f"the batch does not hold whole groups of {size}: set the batch sizes so that "
+                "every process generates whole groups"
+            )
+    return groups
+
+
+def is_flat(group: Sequence[ScoredEpisode]) -> bool:
+    """True where a group teaches nothing but might if it were rolled out anew.
+
+    A group whose gold cannot be scored is not flat: another attempt would be unscored too.
+    """
+    rewards = [one.breakdown.reward for one in group]
+    return any(reward is not None for reward in rewards) and has_zero_variance(rewards)
 
 
 class RowEnvironment:
     """Keeps its row for the rollout function. TRL would take any other public method for a tool."""
 
     def __init__(self) -> None:
-        self.ticket: EpisodeSpec | None = None
+        self.spec: EpisodeSpec | None = None
 
     def reset(self, **row: Any) -> None:
         """Takes the row of the next episode; nothing of the last one stays."""
-        self.ticket = msgspec.json.decode(row["env_json"], type=EpisodeSpec)
+        self.spec = EpisodeSpec.from_json(row["env_json"])
 
 
 def env_reward(*, env_reward: list[float | None], **_: Any) -> list[float | None]:
@@ -114,61 +152,68 @@ def env_reward(*, env_reward: list[float | None], **_: Any) -> list[float | None
 
 
 class RolloutFunction:
-    """Plays the episodes that TRL asks for; its instance is GRPOTrainer's `rollout_func`."""
+    """Plays whole groups, turn by turn, on TRL's own generation: GRPOTrainer's `rollout_func`.
 
-    def __init__(self, rollouts: TrainerEnv, recipe: Recipe) -> None:
-        self.rollouts = rollouts
+    TRL asks for completions of prompts; here a completion is everything after the prompt, sampled
+    and observed, and the mask says which tokens the policy sampled.
+    """
+
+    def __init__(self, env: TrainerEnv, recipe: Recipe) -> None:
+        self.env = env
         self.recipe = recipe
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         """Ids, mask, log-probabilities and reward of one episode a prompt, in their order."""
         training = trainer.model.training
         size = trainer.num_generations if training else trainer.num_generations_eval
-        groups = whole_groups([env.ticket for env in trainer.environments], size)
-        played: dict[int, list[ScoredEpisode]] = {}
-        pending = list(range(len(groups)))
-        rounds = 1 + (self.recipe.resample_rounds if training else 0)
-        for round_number in range(rounds):
-            if not _anywhere(trainer, bool(pending)):
+        groups = whole_groups([row.spec for row in trainer.environments], size)
+        scored: list[list[ScoredEpisode]] = [[] for _ in groups]
+        attempts = [0] * len(groups)
+        flat = list(range(len(groups)))
+        for _ in range(1 + (self.recipe.resample_rounds if training else 0)):
+            if not _anywhere(trainer, bool(flat)):
                 break
-            self._play_groups(trainer, groups, pending, played, round_number)
-            pending = [place for place in pending if is_flat(played[place])]
-        every = [one for place in range(len(groups)) for one in played[place]]
-        self._log(trainer, every, flat=len(pending) / len(groups))
+            started = {place: self._start(groups[place], trainer) for place in flat}
+            _play(trainer, [episode for group in started.values() for episode in group])
+            for place, episodes in started.items():
+                scored[place] = self.env.finish_group(episodes)
+                attempts[place] += 1
+            flat = [place for place in flat if is_flat(scored[place])]
+        every = [one for group in scored for one in group]
+        trainer._log_metric("groups/flat", len(flat) / len(groups))
+        trainer._log_metric("groups/attempts", sum(attempts) / len(groups))
+        for name, value in _means(every).items():
+            trainer._log_metric(name, value)
         return _for_trl(every)
 
-    def _play_groups(
-        self,
-        trainer: Any,
-        groups: Sequence[Sequence[EpisodeSpec]],
-        places: Sequence[int],
-        played: dict[int, list[ScoredEpisode]],
-        round_number: int,
-    ) -> None:
+    def _start(self, group: Sequence[EpisodeSpec], trainer: Any) -> list[TokenEpisode]:
         tokenizer = HubTokenizer(trainer._tokenizer)
-        started = {
-            place: [
-                self.rollouts.start_tokens(ticket, tokenizer=tokenizer, candidate=candidate)
-                for candidate, ticket in enumerate(groups[place])
-            ]
-            for place in places
-        }
-        _play(trainer, [episode for group in started.values() for episode in group])
-        for place, episodes in started.items():
-            played[place] = self.rollouts.finish_group(episodes, attempt=round_number)
+        return [
+            self.env.start_tokens(spec, tokenizer=tokenizer, candidate=candidate)
+            for candidate, spec in enumerate(group)
+        ]
 
-    def _log(self, trainer: Any, played: Sequence[ScoredEpisode], *, flat: float) -> None:
-        count = len(played)
-        trainer._log_metric("groups/flat", flat)
-        trainer._log_metric("groups/attempts", sum(p.attempt + 1 for p in played) / count)
-        for tier in ("equivalent", "executable", "parsable", "invalid", "unscored"):
-            share = sum(p.breakdown.tier == tier for p in played) / count
-            trainer._log_metric(f"tier/{tier}", share)
-        submitted = sum(p.episode.ended_by == "submit_sql" for p in played) / count
-        trainer._log_metric("episode/submitted", submitted)
-        trainer._log_metric("episode/turns", sum(len(p.episode.turns) for p in played) / count)
-        unknown = sum(p.episode.unknown_logprobs for p in played) / count
-        trainer._log_metric("episode/unknown_logprobs", unknown)
+
+def _means(scored: Sequence[ScoredEpisode]) -> dict[str, float]:
+    """The share of each tier, and the means of the episodes' metrics."""
+    count = len(scored)
+    shares = {f"tier/{t}": sum(one.breakdown.tier == t for one in scored) / count for t in TIERS}
+    each = [metrics(one) for one in scored]
+    return shares | {f"episode/{name}": sum(m[name] for m in each) / count for name in each[0]}
+
+
+def _for_trl(scored: Sequence[ScoredEpisode]) -> dict[str, Any]:
+    episodes = [one.episode for one in scored]
+    known = all(episode.response_logprobs for episode in episodes)
+    return {
+        "prompt_ids": [list(episode.prompt_ids) for episode in episodes],
+        "completion_ids": [list(episode.response_ids) for episode in episodes],
+        "logprobs": [list(episode.response_logprobs) for episode in episodes] if known else None,
+        "env_mask": [list(episode.response_mask) for episode in episodes],
+        "env_reward": [one.breakdown.reward for one in scored],
+        "env_breakdown": [msgspec.json.encode(one.breakdown).decode() for one in scored],
+        "env_ended_by": [str(episode.ended_by) for episode in episodes],
+    }
 
 
 def _play(trainer: Any, episodes: Sequence[TokenEpisode]) -> None:
@@ -178,17 +223,18 @@ def _play(trainer: Any, episodes: Sequence[TokenEpisode]) -> None:
             asked = [(e, request) for e in episodes if (request := e.next_request()) is not None]
             if not _anywhere(trainer, bool(asked)):
                 return
-            completions = _generate(trainer, [request for _, request in asked])
-            turns = zip(asked, completions, strict=True)
-            list(pool.map(lambda turn: turn[0][0].feed(turn[1][0], turn[1][1]), turns))
+            ids, logprobs = _generate(trainer, [request for _, request in asked])
+            turns = zip([episode for episode, _ in asked], ids, logprobs, strict=True)
+            list(pool.map(lambda turn: turn[0].feed(turn[1], turn[2]), turns))
 
 
 def _generate(
     trainer: Any, requests: Sequence[TokenRequest]
-) -> list[tuple[list[int], list[float | None] | None]]:
-    """One completion a request, each cut to its own limit."""
+) -> tuple[list[list[int]], list[list[float | None] | None]]:
+    """One completion a request, each cut to its own limit: the ids and their log-probabilities."""
     contexts = [list(request.context) for request in requests]
-    most = max((request.max_new_tokens for request in requests), default=1)
+    limits = [request.max_new_tokens for request in requests]
+    most = max(limits, default=1)
     if trainer.use_vllm and _shares_engine(trainer.vllm_generation):
         ids, logprobs = _generate_together(trainer, contexts, most)
     else:
@@ -200,13 +246,11 @@ def _generate(
         ids, logprobs = trainer._generate_single_turn(
             contexts or [[trainer._tokenizer.pad_token_id]], None, {}, 1
         )
-    completions: list[tuple[list[int], list[float | None] | None]] = []
-    for place, request in enumerate(requests):
-        limit = request.max_new_tokens
-        completions.append(
-            (ids[place][:limit], None if logprobs is None else logprobs[place][:limit])
-        )
-    return completions
+    places = range(len(requests))
+    return (
+        [ids[at][: limits[at]] for at in places],
+        [None if logprobs is None else logprobs[at][: limits[at]] for at in places],
+    )
 
 
 def _shares_engine(engine: Any) -> bool:
@@ -251,17 +295,3 @@ def _anywhere(trainer: Any, here: bool) -> bool:
     from accelerate.utils import gather_object
 
     return any(gather_object([here]))
-
-
-def _for_trl(played: Sequence[ScoredEpisode]) -> dict[str, Any]:
-    episodes = [one.episode for one in played]
-    known = all(episode.response_logprobs for episode in episodes)
-    return {
-        "prompt_ids": [list(episode.prompt_ids) for episode in episodes],
-        "completion_ids": [list(episode.response_ids) for episode in episodes],
-        "logprobs": [list(episode.response_logprobs) for episode in episodes] if known else None,
-        "env_mask": [list(episode.response_mask) for episode in episodes],
-        "env_reward": [one.breakdown.reward for one in played],
-        "env_breakdown": [msgspec.json.encode(one.breakdown).decode() for one in played],
-        "env_ended_by": [str(episode.ended_by) for episode in episodes],
-    }

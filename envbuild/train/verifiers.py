@@ -14,8 +14,12 @@ import msgspec
 from envbuild.env.episode import TextEpisode
 from envbuild.errors import MissingDependencyError
 from envbuild.io.parquet import open_parquet
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import ScoredEpisode, candidate_number, shared_trainer_env
+from envbuild.train.trainer_env import (
+    EpisodeSpec,
+    candidate_number,
+    metrics,
+    shared_trainer_env,
+)
 
 try:
     import httpx
@@ -49,14 +53,9 @@ class EpisodeTask(vf.Task[EpisodeRow]):  # type: ignore[misc]  # as above
 
     @vf.metric  # type: ignore[untyped-decorator]  # as above
     async def episode(self, trace: Any) -> dict[str, float]:
-        """Parts of the reward, as numbers."""
-        result = trace.info[RESULT]
-        return {
-            "scored": float(result["reward"] is not None),
-            "equivalent": float(result["tier"] == "equivalent"),
-            "f1": result["f1"],
-            "group_seen": 0.0,
-        }
+        """Parts of the reward and of the episode, as numbers."""
+        parts: dict[str, float] = trace.info[RESULT]["metrics"]
+        return parts
 
 
 class EpisodeTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # as above
@@ -117,17 +116,21 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):  # type: ignore[misc]  #
         **_: Any,
     ) -> Any:
         """Plays the task's episode to its end and leaves the outcome in `trace.info`."""
-        rollouts = shared_trainer_env(data.manifest or None, rerun_golds=data.rerun_golds)
-        ticket = msgspec.json.decode(data.env_json, type=EpisodeSpec)
-        episode = await asyncio.to_thread(
-            rollouts.start_text, ticket, candidate=candidate_number(None)
-        )
+        env = shared_trainer_env(data.manifest or None, rerun_golds=data.rerun_golds)
+        spec = EpisodeSpec.from_json(data.env_json)
+        episode = await asyncio.to_thread(env.start_text, spec, candidate=candidate_number(None))
         try:
             await _converse(episode, model=ctx.model, endpoint=endpoint, secret=secret)
-            (played,) = await asyncio.to_thread(rollouts.finish_alone, [episode])
+            (scored,) = await asyncio.to_thread(env.finish_alone, [episode])
         finally:
             episode.close()
-        trace.info[RESULT] = _outcome(played)
+        trace.info[RESULT] = {
+            **msgspec.to_builtins(scored.breakdown),
+            "ended_by": str(scored.episode.ended_by),
+            "sql": scored.episode.sql,
+            "group_seen": scored.group_seen,
+            "metrics": metrics(scored),
+        }
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 
@@ -152,8 +155,8 @@ async def _converse(episode: TextEpisode, *, model: str, endpoint: str, secret: 
             )
             answer.raise_for_status()
             choice = answer.json()["choices"][0]
-            said = choice["message"]
-            thought, content = said.get("reasoning_content"), said.get("content") or ""
+            message = choice["message"]
+            thought, content = message.get("reasoning_content"), message.get("content") or ""
             completion = f"<think>\n{thought}\n</think>\n\n{content}" if thought else content
             observation = await asyncio.to_thread(
                 episode.feed, completion, truncated=choice.get("finish_reason") == "length"
@@ -162,12 +165,3 @@ async def _converse(episode: TextEpisode, *, model: str, endpoint: str, secret: 
             if thought:
                 messages[-1]["reasoning_content"] = thought
             messages.append({"role": "user", "content": observation})
-
-
-def _outcome(played: ScoredEpisode) -> dict[str, Any]:
-    return {
-        **msgspec.to_builtins(played.breakdown),
-        "ended_by": str(played.episode.ended_by),
-        "sql": played.episode.sql,
-        "group_seen": played.group_seen,
-    }

@@ -7,6 +7,7 @@ skips, with the command that installs it.
 import asyncio
 import http.server
 import json
+import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from envbuild.env.reward import with_consensus
 from envbuild.testing.policies import ByteTokenizer
 from envbuild.train.export import export_manifest
 from envbuild.train.trainer_env import TrainerEnv
@@ -192,10 +194,10 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
         seen &= metadata.pop("group_seen")
         ended_by = metadata.pop("ended_by")
         assert step["reward"] == metadata["reward"]
-        episode = env.played.episode
+        episode = env.scored.episode
         outcomes.append(
             msgspec.structs.replace(
-                outcome(episode, env.played.breakdown),
+                outcome(episode, env.scored.breakdown),
                 ended_by=ended_by,
                 breakdown=metadata,
                 prompt_ids=tuple(prompt),
@@ -267,7 +269,7 @@ def drive_verifiers(manifest: Path) -> Driven:
     from envbuild.train.verifiers import EpisodeTaskset, EpisodeTasksetConfig
 
     export = manifest.parent / "verifiers"
-    export_manifest(export, to="verifiers", rollouts=TrainerEnv(manifest))
+    export_manifest(export, to="verifiers", env=TrainerEnv(manifest))
     taskset = EpisodeTaskset(EpisodeTasksetConfig(export=str(export), manifest=str(manifest)))
     (task,) = taskset.include(names=[ROW])
     outcomes, seen = [], True
@@ -287,6 +289,7 @@ def drive_verifiers(manifest: Path) -> Driven:
         result = dict(trace.info["envbuild"])
         assert trace.reward == (result["reward"] or 0.0)
         seen &= result.pop("group_seen")
+        del result["metrics"]
         outcomes.append(
             Outcome(
                 turns=(),
@@ -334,7 +337,29 @@ def scripted_server(completions: Sequence[str]) -> Iterator[str]:
         server.server_close()
 
 
+def drive_minimal(manifest: Path) -> Driven:
+    """The example of an adapter of one's own, which needs no trainer."""
+    example = Path(__file__).parents[2] / "pipelines" / "examples" / "minimal_trainer.py"
+    play_rows = runpy.run_path(str(example))["play_rows"]
+    env, tokenizer = TrainerEnv(manifest), ByteTokenizer()
+    lines = [completion for completions in GROUP for completion in completions]
+
+    def sample(request: Any) -> tuple[list[int], list[float]]:
+        ids = tokenizer.encode(lines.pop(0) + END)
+        return ids, [-0.5] * len(ids)
+
+    rows = [{"env_json": msgspec.json.encode(ticket(env)).decode()}]
+    (group,) = play_rows(rows, manifest, tokenizer, sample, len(GROUP))
+    breakdowns = with_consensus([env.environment("default").score(e) for e, _ in group])
+    mean = sum(b.reward or 0.0 for b in breakdowns) / len(GROUP)
+    assert [advantage + mean for _, advantage in group] == pytest.approx(
+        [b.reward for b in breakdowns]
+    )
+    return [outcome(e, b) for (e, _), b in zip(group, breakdowns, strict=True)], True
+
+
 DRIVERS: dict[str, Callable[[Path], Driven]] = {
+    "minimal": drive_minimal,
     "trl": drive_trl,
     "verl": drive_verl,
     "skyrl-conversation": lambda manifest: drive_skyrl(manifest, "conversation"),
@@ -342,5 +367,5 @@ DRIVERS: dict[str, Callable[[Path], Driven]] = {
     "openenv": drive_openenv,
     "verifiers": drive_verifiers,
 }
-SEES_GROUP = {"trl", "verl"}
+SEES_GROUP = {"minimal", "trl", "verl"}
 """The others are shown one episode at a time, and must say so."""

@@ -64,7 +64,7 @@ def export_for(manifest: Path, out: Path, to: str, schedule: Schedule) -> Path:
         PoolChoice(),
         manifest,
     )
-    export_manifest(out, to=to, rollouts=TrainerEnv(manifest))
+    export_manifest(out, to=to, env=TrainerEnv(manifest))
     return out
 
 

@@ -7,10 +7,8 @@ import pytest
 
 from envbuild.env.prompts import draw_gate
 from envbuild.errors import ConfigurationError
-from envbuild.train.completions import completion_rewards, completion_text
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import TrainerEnv, candidate_number, shared_trainer_env
-from envbuild.train.verl_reward import compute_score
+from envbuild.train.completions import completion_rewards, completion_text, compute_score
+from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv, candidate_number, shared_trainer_env
 from tests.adapters.questions import QUESTIONS, call, make_manifest
 
 

@@ -70,7 +70,7 @@ def test_an_adapter_without_its_trainer_says_how_to_install_it() -> None:
 
     modules = {
         "trl": "envbuild.train.trl_run",
-        "verl": "envbuild.train.verl_plugin",
+        "verl": "envbuild.train.verl",
         "skyrl_gym": "envbuild.train.skyrl",
         "openenv": "envbuild.train.openenv",
         "verifiers": "envbuild.train.verifiers",

@@ -15,10 +15,9 @@ from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file
 from envbuild.manifest.read import open_manifest
 from envbuild.train.export import LAYOUTS, Exported, export_manifest
-from envbuild.train.layouts import EpisodeSpec
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws, load_schedule, parse_schedule
-from envbuild.train.trainer_env import TrainerEnv
+from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
 from tests.train.manifests import manifest_row, write_database, write_manifest
 from tests.train.test_pool import envbuild
 
@@ -57,7 +56,7 @@ def scheduled(manifest: Path) -> Path:
 
 
 def export(manifest: Path, out: Path, to: str) -> Exported:
-    return export_manifest(out, to=to, rollouts=TrainerEnv(manifest))
+    return export_manifest(out, to=to, env=TrainerEnv(manifest))
 
 
 def load(path: Path, cache: Path, *, streaming: bool) -> list[dict[str, Any]]:
@@ -212,7 +211,7 @@ def test_a_schedule_of_another_manifest_is_refused(scheduled: Path, tmp_path: Pa
         export_manifest(
             tmp_path,
             to="trl",
-            rollouts=TrainerEnv(other),
+            env=TrainerEnv(other),
             schedule=scheduled / "schedule.parquet",
         )
     with pytest.raises(UnknownNameError, match="verl"):
@@ -226,14 +225,14 @@ def test_another_export_is_not_overwritten_unasked(manifest: Path, tmp_path: Pat
     other = TrainerEnv(write_manifest(tmp_path / "other", [manifest_row("x")]))
     same = TrainerEnv(manifest)
     with pytest.raises(ConfigurationError, match=r"another layout \(--to\): .* --replace"):
-        export_manifest(out, to="verl", rollouts=same)
+        export_manifest(out, to="verl", env=same)
     with pytest.raises(ConfigurationError, match="another --preset, --schema"):
-        export_manifest(out, to="trl", rollouts=same, preset="one-call", schema="full")
+        export_manifest(out, to="trl", env=same, preset="one-call", schema="full")
     with pytest.raises(ConfigurationError, match="another manifest: choose another --out"):
-        export_manifest(out, to="trl", rollouts=other)
+        export_manifest(out, to="trl", env=other)
     export(manifest, out, "trl")
     assert {path: path.read_bytes() for path in out.iterdir()} == before
-    assert export_manifest(out, to="verl", rollouts=other, replace=True).to == "verl"
+    assert export_manifest(out, to="verl", env=other, replace=True).to == "verl"
 
 
 def test_files_that_are_no_exports_are_not_overwritten_unasked(
@@ -244,16 +243,16 @@ def test_files_that_are_no_exports_are_not_overwritten_unasked(
     with pytest.raises(ConfigurationError, match=r"holds train\.parquet, and no export"):
         export(manifest, tmp_path, "trl")
     assert (tmp_path / "train.parquet").read_text() == "mine"
-    export_manifest(tmp_path, to="trl", rollouts=TrainerEnv(manifest), replace=True)
+    export_manifest(tmp_path, to="trl", env=TrainerEnv(manifest), replace=True)
     assert (tmp_path / "notes.md").read_text() == "mine"
 
 
 def test_an_export_anew_leaves_no_file_of_the_one_before(tmp_path: Path) -> None:
     manifest, out = write_halves(tmp_path / "both", leaking=0), tmp_path / "out"
     for to in ("datasets", "nemo", "trl"):
-        export_manifest(out, to=to, rollouts=TrainerEnv(manifest), replace=True)
+        export_manifest(out, to=to, env=TrainerEnv(manifest), replace=True)
     train = write_manifest(tmp_path / "train", [manifest_row("r0")])
-    export_manifest(out, to="trl", rollouts=TrainerEnv(train), replace=True)
+    export_manifest(out, to="trl", env=TrainerEnv(train), replace=True)
     left = {path.name for path in out.rglob("*") if path.is_file()}
     assert left == {"export.json", "train.parquet"}
 
@@ -262,7 +261,7 @@ def test_a_full_schema_is_in_the_prompt_a_withheld_one_is_not(
     manifest: Path, tmp_path: Path
 ) -> None:
     for schema in ("withheld", "full"):
-        export_manifest(tmp_path / schema, to="trl", rollouts=TrainerEnv(manifest), schema=schema)
+        export_manifest(tmp_path / schema, to="trl", env=TrainerEnv(manifest), schema=schema)
         path = tmp_path / schema / "train.parquet"
         row = load(path, tmp_path / "cache", streaming=True)[0]
         assert ("CREATE TABLE item" in row["prompt"][1]["content"]) is (schema == "full")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from envbuild.train.group_barrier import MAX_BROKEN, GroupBarrier
 
 
-def barrier(*, size: int = 3, timeout_s: float = 5.0) -> GroupBarrier[str, str]:
+def barrier(*, size: int = 3, timeout_s: float = 60.0) -> GroupBarrier[str, str]:
     def together(members: Sequence[str]) -> list[str]:
         return [f"{member} of {'+'.join(members)}" for member in members]
 
@@ -14,11 +14,17 @@ def barrier(*, size: int = 3, timeout_s: float = 5.0) -> GroupBarrier[str, str]:
     return GroupBarrier(size=size, together=together, alone=alone, timeout_s=timeout_s)
 
 
+async def member(name: str) -> str:
+    if name == "broken":
+        raise ValueError("a failed member")
+    return name
+
+
 def test_members_are_scored_together_in_their_own_order() -> None:
     async def run() -> list[str]:
         place = barrier()
-        tasks = [place.join("g", at, name) for at, name in ((2, "c"), (0, "a"), (1, "b"))]
-        return await asyncio.gather(*tasks)
+        arrivals = ((2, "c"), (0, "a"), (1, "b"))
+        return await asyncio.gather(*(place.meet("g", at, member(name)) for at, name in arrivals))
 
     assert asyncio.run(run()) == ["c of a+b+c", "a of a+b+c", "b of a+b+c"]
 
@@ -27,7 +33,7 @@ def test_groups_do_not_mix_and_nothing_is_kept() -> None:
     async def run() -> GroupBarrier[str, str]:
         place = barrier(size=2)
         found = await asyncio.gather(
-            *(place.join(f"g{n % 50}", n // 50, f"m{n}") for n in range(100))
+            *(place.meet(f"g{n % 50}", n // 50, member(f"m{n}")) for n in range(100))
         )
         assert found[7] == "m7 of m7+m57" and found[57] == "m57 of m7+m57"
         return place
@@ -35,26 +41,21 @@ def test_groups_do_not_mix_and_nothing_is_kept() -> None:
     assert asyncio.run(run())._groups == {}
 
 
-def test_a_failed_member_frees_its_siblings_early_and_late() -> None:
-    async def run() -> list[str]:
-        place = barrier(timeout_s=60)
-        early = asyncio.create_task(place.join("g", 0, "a"))
+def test_a_failed_or_cancelled_member_frees_its_siblings_early_and_late() -> None:
+    async def run(*, cancel: bool) -> list[str]:
+        place = barrier()
+        early = asyncio.create_task(place.meet("g", 0, member("a")))
+        failing = asyncio.create_task(place.meet("g", 1, member("b" if cancel else "broken")))
         await asyncio.sleep(0.01)
-        place.leave("g")
-        late = await place.join("g", 2, "c")
+        failing.cancel()
+        (failed,) = await asyncio.gather(failing, return_exceptions=True)
+        assert isinstance(failed, asyncio.CancelledError if cancel else ValueError)
+        late = await place.meet("g", 2, member("c"))
         assert place._groups == {}
         return [await early, late]
 
-    assert asyncio.run(run()) == ["a alone", "c alone"]
-
-
-def test_a_member_waits_no_longer_than_it_is_told() -> None:
-    async def run() -> list[str]:
-        place = barrier(timeout_s=0.05)
-        first = await place.join("g", 0, "a")
-        return [first, await place.join("g", 1, "b")]
-
-    assert asyncio.run(run()) == ["a alone", "b alone"]
+    for cancel in (True, False):
+        assert asyncio.run(run(cancel=cancel)) == ["a alone", "c alone"]
 
 
 def test_a_fault_in_scoring_is_raised_and_not_waited_for() -> None:
@@ -62,34 +63,21 @@ def test_a_fault_in_scoring_is_raised_and_not_waited_for() -> None:
         def broken(_: Sequence[str]) -> list[str]:
             raise ValueError("our bug")
 
-        place: GroupBarrier[str, str] = GroupBarrier(
-            size=2, together=broken, alone=lambda m: [f"{x} alone" for x in m], timeout_s=60
-        )
-        tasks = [place.join("g", 0, "a"), place.join("g", 1, "b")]
+        place = barrier(size=2)
+        place.together = broken
+        tasks = [place.meet("g", 0, member("a")), place.meet("g", 1, member("b"))]
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     first, second = asyncio.run(run())
     assert first == "a alone" and isinstance(second, ValueError)
 
 
-def test_a_cancelled_member_is_not_present_and_no_group_is_kept() -> None:
-    async def run() -> tuple[list[str], GroupBarrier[str, str]]:
-        place = barrier(size=3, timeout_s=60)
-        waiting = [asyncio.create_task(place.join("g", at, "ab"[at])) for at in (0, 1)]
-        await asyncio.sleep(0.01)
-        waiting[0].cancel()
-        found = [await waiting[1], await place.join("g", 2, "c"), await place.join("g", 0, "a")]
-        return found, place
-
-    found, place = asyncio.run(run())
-    assert found == ["b alone", "c alone", "a alone"]
-    assert place._groups == {}
-
-
-def test_groups_that_never_become_whole_are_forgotten() -> None:
+def test_groups_that_never_become_whole_are_scored_alone_and_forgotten() -> None:
     async def run() -> GroupBarrier[str, str]:
         place = barrier(timeout_s=0.01)
-        await asyncio.gather(*(place.join(f"g{n}", 0, "a") for n in range(2000)))
+        tasks = (place.meet(f"g{n}", 0, member("a")) for n in range(2000))
+        assert set(await asyncio.gather(*tasks)) == {"a alone"}
+        assert await place.meet("g1999", 1, member("b")) == "b alone"
         return place
 
     place = asyncio.run(run())

@@ -9,8 +9,7 @@ from envbuild.env.environment import Environment
 from envbuild.env.reward import with_consensus
 from envbuild.records.episode import Episode, RewardBreakdown
 from envbuild.testing.policies import ByteTokenizer
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.trainer_env import TrainerEnv
+from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
 from tests.adapters.questions import QUESTIONS, call
 
 ROW = "towns/q3"

@@ -297,7 +297,7 @@ class Trainers(Capability):
         records = [given["record"]] if "record" in given else given["records"]
         manifest = write_manifest(folder, given["databases"], records)
         out = folder / given["target"]
-        exported = export_manifest(out, to=given["target"], rollouts=TrainerEnv(manifest.root))
+        exported = export_manifest(out, to=given["target"], env=TrainerEnv(manifest.root))
         rows: dict[str, dict[str, Any]] = {}
         for name in exported.files:
             file = out / name
@@ -346,7 +346,7 @@ class Trainers(Capability):
         ]
         if not root.exists():
             write_manifest(root, self.given["databases"], records)
-            export_manifest(root / "trl", to="trl", rollouts=TrainerEnv(root / "manifest"))
+            export_manifest(root / "trl", to="trl", env=TrainerEnv(root / "manifest"))
         exported = open_parquet(root / "trl" / "train.parquet").read().to_pylist()
         rows_json = [row["env_json"] for row in exported]
         with patch.dict(os.environ, {MANIFEST_VARIABLE: str(root / "manifest")}):

@@ -1,7 +1,7 @@
 #!/bin/sh
 # MANIFEST=manifest pipelines/trainers/nemo/start.sh: schedule and export; NeMo Gym starts the rest
 set -eu
-manifest=${MANIFEST:-manifest}
-envbuild pool "$manifest" --schedule "${SCHEDULE:-synsql}" --write || [ $? -eq 1 ] # 1: a bucket is short
-exec envbuild export "$manifest" --to nemo --out "${DATA:-data/nemo}" \
-    --prompts "$(dirname "$0")/prompts.toml"
+here=$(dirname "$0")
+to=nemo
+. "$here/../prepare.sh"
+prepare --prompts "$here/prompts.toml"

@@ -12,8 +12,7 @@ pytest.importorskip("vllm", reason="SkyRL's validation imports vLLM")
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.utils import validate_cfg
 
-from envbuild.train.recipe import load_recipe
-from envbuild.train.schedule import load_schedule
+from envbuild.train.schedule import load_recipe, load_schedule
 
 PRESET = Path(__file__).parents[3] / "pipelines" / "trainers" / "skyrl"
 

@@ -11,8 +11,7 @@ from trl import GRPOConfig
 
 from envbuild.env.prompts import load_preset
 from envbuild.errors import ConfigurationError
-from envbuild.train.recipe import load_recipe
-from envbuild.train.schedule import load_schedule
+from envbuild.train.schedule import load_recipe, load_schedule
 from envbuild.train.trainer_env import TrainerEnv
 from envbuild.train.trl import grpo_arguments
 from envbuild.train.trl_run import Run, check_data, read_run

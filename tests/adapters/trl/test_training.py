@@ -20,11 +20,9 @@ from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.records.manifest import Schedule
 from envbuild.sql.connect import VERSIONS
-from envbuild.train.layouts import EpisodeSpec
-from envbuild.train.recipe import load_recipe
-from envbuild.train.trainer_env import TrainerEnv
-from envbuild.train.trl_run import Run, make_trainer
-from envbuild.train.trl_trainer import PublishedTrainer
+from envbuild.train.schedule import load_recipe
+from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
+from envbuild.train.trl_run import PublishedTrainer, Run, make_trainer
 from tests.adapters.questions import (
     QUESTIONS,
     call,
@@ -97,7 +95,7 @@ def scripted(trainer: PublishedTrainer, policy: Policy, *, offset: float = 0.0) 
     """
     tokenizer = HubTokenizer(trainer._tokenizer)
     playing: dict[tuple[int, ...], Sequence[str]] = {}
-    rollouts = trainer.rollout_func.rollouts
+    rollouts = trainer.rollout_func.env
     begun: dict[str, int] = {}
     original = rollouts.start_tokens
     queue: list[tuple[TokenEpisode, list[str]]] = []
@@ -373,7 +371,7 @@ def test_a_memorised_policy_earns_three_through_the_real_loop(scene: TinyRun) ->
 
 
 def short_turns(trainer: PublishedTrainer, tokens: int = 12) -> None:
-    trainer.rollout_func.rollouts.changes = {
+    trainer.rollout_func.env.changes = {
         "tool_turn_tokens": tokens,
         "final_turn_tokens": tokens,
         "tool_turns": 3,
@@ -384,7 +382,7 @@ def test_what_does_not_fit_is_refused(scene: TinyRun) -> None:
     with pytest.raises(ConfigurationError, match="its part of a step"):
         make_trainer(scene.run(gradient_accumulation_steps=3), schedule=PLAN)
     with pytest.raises(ConfigurationError, match="another manifest"):
-        make_trainer(scene.run(), schedule=PLAN).rollout_func.rollouts.start_tokens(
+        make_trainer(scene.run(), schedule=PLAN).rollout_func.env.start_tokens(
             EpisodeSpec(row_id="towns/q0", manifest_sha256="0"), tokenizer=None, candidate=0
         )
 

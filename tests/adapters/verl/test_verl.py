@@ -26,10 +26,9 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.replica import TokenOutput
 
-import envbuild.train.verl_plugin  # what verl itself loads by the entry point
+import envbuild.train.verl  # what verl itself loads by the entry point
 from envbuild.env.reward import group_advantages
-from envbuild.train.recipe import load_recipe
-from envbuild.train.schedule import load_schedule
+from envbuild.train.schedule import load_recipe, load_schedule
 from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.questions import (
     QUESTIONS,
@@ -194,10 +193,10 @@ def test_verl_finds_the_plugin_and_the_reward_function(
     assert "envbuild" in _agent_loop_registry
     points = importlib.metadata.entry_points(group="verl.plugins")
     if "envbuild" in points.names:  # absent where envbuild is on the path but not installed
-        assert points["envbuild"].load() is envbuild.train.verl_plugin
+        assert points["envbuild"].load() is envbuild.train.verl
     monkeypatch.setenv("ENVBUILD_MANIFEST", str(scene.manifest))
     config = scene.config()
-    path = Path(envbuild.train.verl_plugin.__file__).with_name("verl_reward.py")
+    path = Path(envbuild.train.verl.__file__).with_name("completions.py")
     OmegaConf.update(config, "reward.custom_reward_function.path", str(path))
     OmegaConf.update(config, "reward.custom_reward_function.name", "compute_score")
     score = get_custom_reward_fn(config)
