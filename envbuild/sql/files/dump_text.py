@@ -8,12 +8,13 @@ import re
 from typing import NamedTuple
 
 _ALIASES = {"postgresql": "postgres", "mssql": "tsql", "mariadb": "mysql"}
-_SURE = {
+_CUES = {
     "mysql": r"\bAUTO_INCREMENT\b|\bENGINE\s*=|\bENUM\s*\(\s*'|\bON\s+UPDATE\s+CURRENT_"
     r"|\bDEFAULT\s+CHARSET\b|\bCOMMENT\s*=?\s*'|^/\*!\d",
-    "tsql": r"\[dbo\]|\bIDENTITY\s*\(\s*\d|\bNVARCHAR\s*\(|\b(?:NON)?CLUSTERED\b|^SET ANSI_",
+    "tsql": r"\[dbo\]|(?<!\bAS )\bIDENTITY\b|\bNVARCHAR\s*\(|\b(?:NON)?CLUSTERED\b|^SET ANSI_",
     "postgres": r"::|\b(?:BIG|SMALL)?SERIAL\b|\bpublic\.|\bcharacter varying\b|\bnextval\s*\("
-    r"|\bALTER TABLE ONLY\b|^COPY\s|\bAS\s+IDENTITY\b|\bwith(?:out)? time zone\b",
+    r"|\bALTER TABLE ONLY\b|^COPY\s|\bAS\s+IDENTITY\b|\bwith(?:out)? time zone\b|\bUSING btree\b",
+    "oracle": r"\bVARCHAR2\b|\bNUMBER\s*\(",
 }
 """Words that a dialect has and SQLite has not; backticks are SQLite's too."""
 _BACKSLASHES = frozenset(
@@ -57,7 +58,7 @@ def read_dump(text: str, dialect: str = "") -> DumpText:
     text, copied = _without_data(text)
     if "\\" not in text and "$" not in text and not _GO.search(text) and "#" not in text:
         return DumpText(text, copied)
-    dialect = stated_dialect(dialect) or _sure_dialect(text)
+    dialect = stated_dialect(dialect) or look_of(text)
     if dialect in _BACKSLASHES:
         text = _BACKSLASH_TOKENS.sub(_standard, text)
     elif dialect == "postgres":
@@ -73,8 +74,9 @@ def stated_dialect(name: str) -> str:
     return "" if name == "sqlite" else name
 
 
-def _sure_dialect(text: str) -> str:
-    for dialect, words in _SURE.items():
+def look_of(text: str) -> str:
+    """The dialect whose words the text has; empty where it has none of any."""
+    for dialect, words in _CUES.items():
         if re.search(words, text, re.IGNORECASE | re.MULTILINE):
             return dialect
     return ""

@@ -15,22 +15,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from envbuild.sql.connect import open_private
-from envbuild.sql.files.dump_text import stated_dialect
+from envbuild.sql.files.dump_text import look_of, stated_dialect
 from envbuild.sql.names import fold_name
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot say is ours to report
 
-_CUES = (
-    ("tsql", r"\[dbo\]|(?<!\bAS )\bIDENTITY\b|\bNVARCHAR\s*\(\s*MAX|\b(?:NON)?CLUSTERED\b"),
-    (
-        "postgres",
-        r"::|\b(?:BIG|SMALL)?SERIAL\b|\bpublic\.|\bcharacter varying\b|\bwith(?:out)? time zone\b"
-        r"|\bnextval\s*\(|\bUSING btree\b|\bALTER TABLE ONLY\b"
-        r"|\bGENERATED \w+ (?:BY DEFAULT )?AS IDENTITY",
-    ),
-    ("mysql", r"`|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bUNSIGNED\b|\bENUM\s*\(|\bON UPDATE CURRENT"),
-    ("oracle", r"\bVARCHAR2\b|\bNUMBER\s*\("),
-)
 _TYPES = {
     "INTEGER": "INT BIGINT SMALLINT TINYINT MEDIUMINT UINT UBIGINT USMALLINT UTINYINT UMEDIUMINT "
     "SERIAL BIGSERIAL SMALLSERIAL INT128 INT256 BIT YEAR",
@@ -87,10 +76,7 @@ def guess_dialect(text: str, stated: str = "") -> str:
     stated = stated_dialect(stated)
     if stated and sqlglot.Dialect.get(stated):
         return stated
-    for dialect, cues in _CUES:
-        if re.search(cues, text, re.IGNORECASE):
-            return dialect
-    return "mysql"
+    return look_of(text) or "mysql"
 
 
 def to_sqlite(
