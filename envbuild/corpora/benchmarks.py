@@ -88,20 +88,13 @@ def read_synsql(path: str, *, split: str | None = None) -> Source:
     records, databases, tables = root / "data.json", root / "databases", root / "tables.json"
     if not records.is_file():
         raise SourceError(f"{path} is no SynSQL folder: it has no data.json")
-
-    def iter_databases() -> Iterator[DatabaseRecord | Reject]:
-        known = set()
-        for record in iter_ready(databases) if databases.is_dir() else ():
-            known.add(record.db_id)
-            yield record
-        yield from _iter_listed(tables, known)
-
+    listed = "tables.json" if tables.is_file() else "no tables.json"
+    size = records.stat().st_size
     return Source(
         name=root.resolve().name,
         kind="synsql",
-        description=f"a SynSQL folder: data.json of {records.stat().st_size:,} bytes, databases/, "
-        + ("tables.json" if tables.is_file() else "no tables.json"),
-        databases=iter_databases,
+        description=f"a SynSQL folder: data.json of {size:,} bytes, databases/, {listed}",
+        databases=lambda: _iter_listed(tables, iter_ready(databases) if databases.is_dir() else ()),
         questions=lambda: _iter_questions({records: ""}),
         files=tuple(file for file in (records, tables) if file.is_file()),
     )
@@ -197,29 +190,29 @@ def iter_ready(folder: Path, split: str = "") -> Iterator[DatabaseRecord | Rejec
     for place in sorted(folder.iterdir()):
         if not place.is_dir() or place.name.startswith("."):
             continue
-        files = _sqlite_files_in(place)
         db_id = place.name.encode("utf-8", "replace").decode()  # a name may be no UTF-8
+        named = [place / f"{place.name}{ending}" for ending in SQLITE_ENDINGS]
+        files = [file for file in named if file.is_file()]
+        if not files:  # one that is called otherwise, where it is the only one
+            files = [p for p in place.iterdir() if p.suffix in SQLITE_ENDINGS and p.is_file()]
+            files = files if len(files) == 1 else []
         if not files:
-            yield _missing(db_id, "its folder holds no SQLite file")
+            yield _refused(db_id, "missing_file", "its folder holds no SQLite file")
             continue
         yield DatabaseRecord(db_id=db_id, split=split, sqlite_file=str(files[0].resolve()))
         for other in files[1:]:
             detail = f"{files[0].name} was read, {other.name} was not"
-            yield Reject(db_id=db_id, kind="database", reason="duplicate_db_id", detail=detail)
+            yield _refused(db_id, "duplicate_db_id", detail)
 
 
-def _sqlite_files_in(place: Path) -> list[Path]:
-    """The SQLite files of a database's folder: those called like it, else the only one."""
-    named = [place / f"{place.name}{ending}" for ending in SQLITE_ENDINGS]
-    if found := [file for file in named if file.is_file()]:
-        return found
-    found = [p for p in place.iterdir() if p.suffix in SQLITE_ENDINGS and p.is_file()]
-    return found if len(found) == 1 else []
-
-
-def _iter_listed(tables_file: Path, known: Iterable[str]) -> Iterator[DatabaseRecord | Reject]:
-    """The databases that tables.json lists beyond the `known` ones: from their DDL, or a Reject."""
-    seen = set(known)
+def _iter_listed(
+    tables_file: Path, ready: Iterable[DatabaseRecord | Reject]
+) -> Iterator[DatabaseRecord | Reject]:
+    """The ready ones, then what else tables.json lists: from its DDL, or a Reject."""
+    seen = set()
+    for found in ready:
+        seen.add(found.db_id)
+        yield found
     for record in iter_json(tables_file, _SchemaRecord) if tables_file.is_file() else ():
         if record.db_id in seen:
             continue
@@ -228,8 +221,9 @@ def _iter_listed(tables_file: Path, known: Iterable[str]) -> Iterator[DatabaseRe
             ddl = ";\n".join(statement.rstrip().rstrip(";") for statement in record.ddls)
             yield DatabaseRecord(db_id=record.db_id, ddl=ddl)
         else:
-            yield _missing(record.db_id, f"{tables_file.name} lists it, and there is no file")
+            detail = f"{tables_file.name} lists it, and there is no file"
+            yield _refused(record.db_id, "missing_file", detail)
 
 
-def _missing(db_id: str, detail: str) -> Reject:
-    return Reject(db_id=db_id, kind="database", reason="missing_file", detail=detail)
+def _refused(db_id: str, reason: str, detail: str) -> Reject:
+    return Reject(db_id=db_id, kind="database", reason=reason, detail=detail)

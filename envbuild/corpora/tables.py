@@ -50,36 +50,30 @@ def iter_cells(
 def _iter_parquet(
     file: Path, columns: Sequence[str], *, large: bool, repeated: bool
 ) -> Iterator[tuple[Any, ...]]:
+    import pyarrow as pa
+
     known = columns_of(file)
     present = [name for name in columns if name in known]
     parquet = _open_parquet(file, dictionaries=present if repeated else ())
     size = SMALL_ROWS_A_BATCH
     if large:
         size = REPEATED_ROWS_A_BATCH if repeated else ROWS_A_BATCH
-    # threads decode columns side by side: more memory, and the workers have the cores
-    batches = parquet.iter_batches(batch_size=size, columns=present, use_threads=not large)
-    for batch in _readable(file, batches):
-        if large:
-            arrays = [batch.column(n) if n in present else None for n in columns]
-            for row in range(batch.num_rows):
-                yield tuple(None if a is None else _large_cell(a[row]) for a in arrays)
-        else:
-            nothing = [None] * batch.num_rows
-            lists = [batch.column(n).to_pylist() if n in present else nothing for n in columns]
-            yield from zip(*lists, strict=True)
-
-
-def _readable(file: Path, batches: Iterator[Any]) -> Iterator[Any]:
-    import pyarrow as pa
-
-    while True:
-        try:
-            batch = next(batches, None)
-        except (pa.ArrowException, OSError) as e:
-            raise SourceError(f"{file} is damaged: {e}") from e
-        if batch is None:
-            return
-        yield batch
+    nothing = [None] * size
+    try:
+        # threads decode columns side by side: more memory, and the workers have the cores
+        for batch in parquet.iter_batches(batch_size=size, columns=present, use_threads=not large):
+            arrays = {name: batch.column(name) for name in present}
+            if large:
+                for row in range(batch.num_rows):
+                    yield tuple(
+                        _large_cell(arrays[n][row]) if n in arrays else None for n in columns
+                    )
+            else:
+                lists = {name: array.to_pylist() for name, array in arrays.items()}
+                cells = [lists.get(name, nothing[: batch.num_rows]) for name in columns]
+                yield from zip(*cells, strict=True)
+    except (pa.ArrowException, OSError) as e:
+        raise SourceError(f"{file} is damaged: {e}") from e
 
 
 def _open_parquet(file: Path, *, dictionaries: Sequence[str] = ()) -> Any:
@@ -97,27 +91,23 @@ def _open_parquet(file: Path, *, dictionaries: Sequence[str] = ()) -> Any:
 
 def bytes_of(cell: Any) -> bytes:
     """A large cell as bytes; nothing is empty, a number its digits."""
-    if cell is None:
-        return b""
-    if isinstance(cell, int | float):
-        return str(cell).encode()
     if isinstance(cell, dict):  # a payload kept as a struct, not as text
         return nested_payload(cell)
     if isinstance(cell, list):
         return json.dumps(cell, default=str).encode()
-    if isinstance(cell, str):
-        return cell.encode("utf-8", "surrogatepass")
-    content: bytes = cell.to_pybytes() if hasattr(cell, "to_pybytes") else bytes(cell)
-    return content
+    if hasattr(cell, "to_pybytes"):
+        content: bytes = cell.to_pybytes()
+        return content
+    if isinstance(cell, bytes):
+        return cell
+    return b"" if cell is None else str(cell).encode("utf-8", "surrogatepass")
 
 
 def text_of(cell: Any) -> str:
     """A large cell as text; nothing is empty, a number its digits."""
-    if cell is None or isinstance(cell, str):
-        return cell or ""
     if hasattr(cell, "to_pybytes") or isinstance(cell, bytes):
         return bytes_of(cell).decode("utf-8", "replace")
-    return str(cell)
+    return "" if cell is None else str(cell)
 
 
 def length_of(cell: Any) -> int:

@@ -175,8 +175,8 @@ class TableLoad:
                 self._note_column("fixed_default", name, positions[0], said, len(values))
         if self._may_run_out_of_ids(connection, names, values):
             for row, position in zip(values, positions, strict=True):
-                cells: dict[str | None, Any] = dict(zip(names, row, strict=True))
-                if cells.get(self._id_column) is None and not self._ids_left(connection):
+                given: dict[str | None, Any] = dict(zip(names, row, strict=True))
+                if given.get(self._id_column) is None and not self._ids_left(connection):
                     self._refuse(position, "no_id_left", "the largest id is taken")
                 else:
                     self._insert_all(connection, names, [row], [position], as_text)

@@ -15,7 +15,7 @@ RECORDS = 30_000
 _OURS = """
 import sys
 from pathlib import Path
-from envbuild.corpora.question_files import SourceRecord
+from envbuild.corpora.benchmarks import SourceRecord
 from envbuild.io.json_stream import iter_json
 count = sum(1 for _ in iter_json(Path(sys.argv[1]), SourceRecord))
 """
