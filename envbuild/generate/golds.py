@@ -10,9 +10,6 @@ from envbuild.query.nondeterminism import (
     ReorderedSession,
     break_ties,
     break_window_ties,
-    columns_named,
-    limit_sites,
-    probe_columns,
 )
 from envbuild.records.execution import QueryResult, Value
 from envbuild.records.signal import Site
@@ -107,22 +104,21 @@ class GoldMonitor:
 
     def rests_on_tie(self, sql: str) -> bool:
         """True where breaking LIMIT's ties upwards and downwards gives two results (SIGNAL 4)."""
-        # most golds have no LIMIT, and reading tokens costs as much as running one
-        sites = limit_sites(sql) if "limit" in sql.lower() else ()
-        if not sites:
+        # most golds have no LIMIT, and parsing costs more than running one
+        ties = break_ties(sql, self.workspace.schema) if "limit" in sql.lower() else None
+        if ties is None:
             return False
-        columns = [(at, columns_named(self.run(probe_columns(sql, at)).error)) for at in sites]
-        up, down = (self.run(break_ties(sql, columns, direction=way)) for way in ("ASC", "DESC"))
+        up, down = self.run(ties.upwards), self.run(ties.downwards)
         return up.ok and down.ok and not equal_bag(up.rows, down.rows)
 
     def counts_through_ties(self, sql: str) -> bool:
         """True where a window gives rows that tie in its ORDER BY other values in another order."""
-        spliced = break_window_ties(sql) if "over" in sql.lower() else None
-        if spliced is None or _RANDOM.search(sql):
+        broken = break_window_ties(sql) if "over" in sql.lower() else None
+        if broken is None or _RANDOM.search(sql):
             return False
         if self._reordered is None:
             self._reordered = ReorderedSession(self.workspace.connection, limits=SIGNAL_LIMITS)
-        return self._reordered.varies(spliced)
+        return self._reordered.varies(broken)
 
 
 def tied_groups(bound: BoundFrame, connection: Connection) -> list[Values]:

@@ -14,11 +14,9 @@ from envbuild.query.nondeterminism import (
     INSTANTS,
     PLACEHOLDERS,
     ROW_ORDERS,
-    limit_sites,
     named_columns,
     pin_bare_columns,
     same_numbers,
-    shuffle_ties,
 )
 from envbuild.records.corpus import Question
 from envbuild.records.execution import Outcome, QueryResult, Row, Rows, Value
@@ -396,13 +394,12 @@ def tie_sensitive_gold(gold: GoldSubject) -> Iterator[Found]:
     """A LIMIT cuts through rows that tie or have no order, or a window counts through such rows."""
     if not gold.repeats:
         return
-    up, down = gold.limits_broken("ASC"), gold.limits_broken("DESC")
-    shuffled = shuffle_ties(gold.sql, limit_sites(gold.sql)) if up != down else None
-    if (up != down and differ(*map(gold.database.plain.run, (up, down)))) or (
-        shuffled is not None and gold.database.ordered.varies(shuffled)
+    run, ties = gold.database.plain.run, gold.tie_breaks
+    if ties and (
+        differ(run(ties.upwards), run(ties.downwards))
+        or (ties.shuffled and gold.database.ordered.varies(ties.shuffled))
     ):
-        ordered = all(site.ordered for site in limit_sites(gold.sql))
-        why = "rows tie under its ORDER BY" if ordered else "it has no ORDER BY"
+        why = "rows tie under its ORDER BY" if ties.ordered else "it has no ORDER BY"
         yield Found(f"LIMIT keeps another set of rows: {why}")
     elif gold.window_ties:
         message = "a window function gives rows that tie in its ORDER BY other values"
@@ -417,8 +414,9 @@ def scan_order_gold(gold: GoldSubject) -> Iterator[Found]:
     if differ(gold.result, backwards):
         yield _other_order(gold, gold.result, backwards, "tables scanned backwards")
     elif _may_follow_row_order(gold) and not gold.window_ties:
-        ordered = gold.limits_broken("ASC")
-        first = gold.result if ordered == gold.sql else gold.database.plain.run(ordered)
+        ties = gold.tie_breaks
+        ordered = ties.upwards if ties else gold.sql
+        first = gold.database.plain.run(ordered) if ties else gold.result
         for order in ROW_ORDERS[1:]:
             other = gold.database.rearranged.run_in(order, ordered)
             if differ(first, other):
@@ -451,8 +449,7 @@ def bare_group_column(gold: GoldSubject) -> Iterator[Found]:
     schema = gold.database.schema
     if schema is None or not (gold.result.rows and gold.words & _GROUP_WORDS and gold.repeats):
         return
-    names = frozenset(fold_name(column.name) for t in schema.tables for column in t.columns)
-    pinned = pin_bare_columns(gold.sql, names)
+    pinned = pin_bare_columns(gold.sql, schema)
     if pinned is None:
         return
     least, greatest = (gold.database.plain.run(sql) for sql in pinned)
@@ -473,7 +470,8 @@ def number_as_text(gold: GoldSubject) -> Iterator[Found]:
     if folded & (_TEXT_WORDS | set(PLACEHOLDERS) - set("-?.")) or database.schema is None:
         return
     read = database.as_numbers
-    tried = {gold.sql: None, gold.limits_broken("ASC"): None, gold.limits_broken("DESC"): None}
+    ties = gold.tie_breaks
+    tried = (gold.sql, ties.upwards, ties.downwards) if ties else (gold.sql,)
     here = [database.plain.run(sql) for sql in tried]
     there = [read.run(sql) for sql in tried]
     if not all(result.ok for result in (*here, *there)):

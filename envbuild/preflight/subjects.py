@@ -13,17 +13,14 @@ from envbuild.errors import CorpusError
 from envbuild.query.nondeterminism import (
     INSTANTS,
     ClockedSession,
-    LimitSite,
     ReorderedSession,
+    TieBreaks,
     break_ties,
     break_window_ties,
-    columns_named,
-    limit_sites,
     number_columns,
     open_as_numbers,
     open_reversed,
     open_seeded,
-    probe_columns,
 )
 from envbuild.records.corpus import DatabaseRow, Question, Reject, Schema
 from envbuild.records.execution import Limits, Outcome, QueryResult
@@ -153,7 +150,8 @@ class DatabaseSubject:
         self._open.close()
 
     def _reordered(self, *, tables: bool) -> ReorderedSession:
-        opened = ReorderedSession.open(self.given.path, tables=tables, limits=self.limits)
+        connection = open_read_only(self.given.path)
+        opened = ReorderedSession(connection, tables=tables, limits=self.limits)
         return self._closed_at_end(opened)
 
     def _closed_at_end(self, opened: S) -> S:
@@ -206,10 +204,11 @@ class GoldSubject:
         later = (at for at in INSTANTS[1:] if differ(first, clocked.run_at(at, self.sql)))
         return ClockEffect(True, next(later, ""))
 
-    def limits_broken(self, direction: str) -> str:
-        """The query with the ties at its LIMITs broken, `ASC` or `DESC`; as it is without any."""
-        columns = self._limit_columns
-        return break_ties(self.sql, columns, direction=direction) if columns else self.sql
+    @cached_property
+    def tie_breaks(self) -> TieBreaks | None:
+        """The query with the ties at its LIMITs broken; None where it has none."""
+        schema = self.database.schema if "limit" in self.words else None
+        return break_ties(self.sql, schema) if schema else None
 
     @cached_property
     def window_ties(self) -> bool:
@@ -218,16 +217,9 @@ class GoldSubject:
         By more than the last digits of a float: `scan_order_gold` notes those.
         """
         windows = "over" in self.words and self.repeats
-        spliced = break_window_ties(self.limits_broken("ASC")) if windows else None
-        return spliced is not None and self.database.ordered.varies(spliced)
-
-    @cached_property
-    def _limit_columns(self) -> tuple[tuple[LimitSite, int], ...]:
-        """Each LIMIT of the query with the number of result columns it may be ordered by."""
-        sites = limit_sites(self.sql) if "limit" in self.words else ()
-        run = self.database.plain.run
-        probed = ((site, columns_named(run(probe_columns(self.sql, site)).error)) for site in sites)
-        return tuple((site, columns) for site, columns in probed if columns)
+        sql = self.tie_breaks.upwards if self.tie_breaks else self.sql
+        broken = break_window_ties(sql) if windows else None
+        return broken is not None and self.database.ordered.varies(broken)
 
     @property
     def repeats(self) -> bool:

@@ -209,6 +209,8 @@ class QueryNames:
 
     def _select_outputs(self, select: exp.Select) -> list[SourceColumn] | None:
         columns: list[SourceColumn] = []
+        joins = select.args.get("joins") or ()
+        shared = {(later, name) for j in joins for _, later, name in self.shared_columns(j)}
         for value in select.expressions:
             if not (isinstance(value, exp.Star | exp.Column) and value.is_star):
                 columns.append(SourceColumn(value.output_name, values=(value.unalias(),)))
@@ -219,7 +221,9 @@ class QueryNames:
                     continue
                 if source.columns is None:
                     return None
-                for column in source.columns.values():
+                for name, column in source.columns.items():
+                    if not qualifier and (source, name) in shared:
+                        continue  # `*` shows it once
                     reference = exp.column(column.name, table=source.alias or None, quoted=True)
                     reference.parent = select  # where `resolve` begins
                     columns.append(SourceColumn(column.name, values=(reference,)))

@@ -1,129 +1,112 @@
-"""The same query under other conditions: ties, scan order, clock, chance, bare columns."""
+"""The same query under other conditions: ties, scan order, clock, chance, bare columns.
+
+Queries are changed as trees and rendered; one that sqlglot cannot read is not looked at.
+"""
 
 import datetime
 import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 from sqlglot import exp
 
-from envbuild.query.parse import parse_statement
+from envbuild.query.names import QueryNames
+from envbuild.query.parse import parse_statement, render
 from envbuild.records.corpus import Schema
 from envbuild.records.execution import Limits, QueryResult, Row, Rows, Value
 from envbuild.sql.connect import Connection, iter_rows, open_read_only, quote_name, read_only_uri
 from envbuild.sql.execution.session import DEFAULT_LIMITS, Session
 from envbuild.sql.names import fold_name
-from envbuild.sql.tokens import Kind, Token, iter_code, unquote
 from envbuild.sql.verdicts import equal_bag, equal_bag_within
 
-# Gold SQL with its ties broken: every LIMITed query ordered further by its own result columns.
-#
-# Where rows tie under ORDER BY, LIMIT keeps whichever SQLite met first. Ordering the tied rows by
-# all result columns, once upwards and once downwards, keeps the first and the last of them: where
-# the two results differ, the data do not determine the gold's.
+# Ties at a LIMIT, which keeps whichever row SQLite met first. Ordering tied rows by all result
+# columns, once upwards and once downwards, keeps the first and the last of them: where the two
+# results differ, the data do not determine the gold's.
 
 
-_FAR_TERM = 32_000
-"""A column no query has; SQLite's refusal names the last one there is."""
-_RANGE = re.compile(r"ORDER BY term out of range - should be between 1 and (\d+)")
+class TieBreaks(NamedTuple):
+    """A query with the ties broken at every LIMIT, inner queries' too."""
 
+    upwards: str
+    downwards: str
+    shuffled: str | None
+    """LIMITs that skip rows have `random()` behind their order; None where none skips any.
 
-class LimitSite(NamedTuple):
-    """One LIMIT of a query, at any depth."""
-
-    position: int
-    """Where its keyword stands in the text."""
-    ordered: bool
-    """An ORDER BY stands before it in the same query."""
-    skips: bool
-    """It skips rows: OFFSET, or a comma."""
-
-
-def limit_sites(sql: str) -> tuple[LimitSite, ...]:
-    """Every LIMIT of `sql`, inner queries' and compound ones' too, in text order."""
-    sites: list[LimitSite] = []
-    # The last LIMIT at each depth, one of which an OFFSET or a comma may belong to.
-    open_limits: list[int | None] = [None]
-    # One query (or compound of them) per pair of parentheses; windows never hold a LIMIT.
-    ordered = [False]
-    after_order = False
-    for kind, start, end in iter_code(sql):
-        text = sql[start:end]
-        word = text.lower() if kind is Kind.WORD else ""
-        if text == "(":
-            ordered.append(False)
-            open_limits.append(None)
-        elif text == ")" and len(ordered) > 1:
-            ordered.pop()
-            open_limits.pop()
-        elif after_order and word == "by":
-            ordered[-1] = True
-        elif word == "limit":
-            open_limits[-1] = len(sites)
-            sites.append(LimitSite(start, ordered[-1], False))
-        elif (word == "offset" or text == ",") and (at := open_limits[-1]) is not None:
-            sites[at] = sites[at]._replace(skips=True)
-        after_order = word == "order"
-    return tuple(sites)
-
-
-def probe_columns(sql: str, site: LimitSite) -> str:
-    """SQL that SQLite refuses to compile, naming how many result columns the site's query has."""
-    return _spliced(sql, [(site, str(_FAR_TERM))])
-
-
-def columns_named(error: str) -> int:
-    """The number of columns in the refusal of a probe; 0 where it says something else."""
-    found = _RANGE.search(error)
-    return int(found.group(1)) if found else 0
-
-
-def break_ties(sql: str, columns: Sequence[tuple[LimitSite, int]], *, direction: str) -> str:
-    """`sql` with the ties at each site broken by its `n` result columns, `ASC` or `DESC`."""
-    terms = [
-        (site, ", ".join(f"{n} COLLATE BINARY {direction}" for n in range(1, count + 1)))
-        for site, count in columns
-        if count
-    ]
-    return _spliced(sql, terms)
-
-
-def shuffle_ties(sql: str, sites: Sequence[LimitSite]) -> str | None:
-    """`sql` with the ties of LIMITs that skip rows in the order of `random()`; None without one.
-
-    What lies between the skipped rows and the cut may be the same from both ends, and another
-    in between. A LIMIT of several queries together (UNION) takes no such term: that SQL fails.
+    What lies between the skipped rows and the cut may be the same from both ends, and another in
+    between. A LIMIT of several queries together (UNION) takes no such term: that SQL fails.
     """
-    terms = [(site, "random()") for site in sites if site.skips]
-    return _spliced(sql, terms) if terms else None
+    ordered: bool
+    """An ORDER BY stands before every LIMIT."""
 
 
-def _spliced(sql: str, terms: Sequence[tuple[LimitSite, str]]) -> str:
-    for site, text in sorted(terms, reverse=True):
-        lead = ", " if site.ordered else " ORDER BY "
-        sql = f"{sql[: site.position]}{lead}{text} {sql[site.position :]}"
+def break_ties(sql: str, schema: Schema) -> TieBreaks | None:
+    """The query with its ties broken; None without a LIMIT whose result columns are known."""
+    tree = parse_statement(sql)
+    if tree is None:
+        return None
+    names = QueryNames(tree, schema)
+    limited = [
+        (query, len(columns))
+        for query in tree.find_all(exp.Select, exp.SetOperation)
+        if query.args.get("limit") and (columns := names.outputs(query))
+    ]
+    if not limited:
+        return None
+    skipping = [query for query, _ in limited if query.args.get("offset")]
+    upwards, downwards = (
+        _ordered_further(tree, [(query, _column_terms(count, down)) for query, count in limited])
+        for down in (False, True)
+    )
+    shuffled = _ordered_further(tree, [(query, [_RANDOM]) for query in skipping])
+    ordered = all(query.args.get("order") for query, _ in limited)
+    return TieBreaks(upwards, downwards, shuffled if skipping else None, ordered)
+
+
+_RANDOM = exp.Ordered(this=exp.Rand(), nulls_first=True)
+
+
+def _column_terms(count: int, down: bool) -> list[exp.Expr]:
+    # NULL's place is SQLite's own for the direction, so that no NULLS FIRST is written
+    return [
+        exp.Ordered(
+            this=exp.Collate(this=exp.Literal.number(n), expression=exp.var("BINARY")),
+            desc=down,
+            nulls_first=not down,
+        )
+        for n in range(1, count + 1)
+    ]
+
+
+def _ordered_further(tree: exp.Expr, terms: list[tuple[exp.Expr, list[exp.Expr]]]) -> str:
+    """The tree's SQL with terms behind the ORDER BY of queries or windows; it stays as it is."""
+    before = [(node, node.args.get("order")) for node, _ in terms]
+    for node, added in terms:
+        order = node.args.get("order")
+        further = order.copy() if order is not None else exp.Order(expressions=[])
+        for term in added:
+            further.append("expressions", term.copy())
+        node.set("order", further)
+    sql = render(tree)
+    for node, order in before:
+        node.set("order", order)
     return sql
 
 
-# Gold SQL whose windows are ordered to the end: rows that tie get the order in which they arrive.
-#
-# `ROW_NUMBER() OVER (ORDER BY amount)` numbers rows of one amount as SQLite meets them. With a
-# last term `random()` behind the window's own ones the tied rows stand in the order that this
-# function gives, and nothing else changes; run in several orders (`conditions.ReorderedSession`),
-# a query that the data determine gives one result. The text is spliced, not rendered anew.
+# Ties inside windows: `ROW_NUMBER() OVER (ORDER BY amount)` numbers rows of one amount as SQLite
+# meets them. With `random()` behind the window's own terms the tied rows stand in the order which
+# that function gives, and nothing else changes; run in several orders (`ReorderedSession`), a
+# query that the data determine gives one result.
 
 
-_BY_POSITION = frozenset(("row_number", "ntile", "lag", "lead"))
+_BY_POSITION = (exp.RowNumber, exp.Ntile, exp.Lag, exp.Lead)
 """Functions of a row's position: they know neither frame nor peers."""
-_BY_PEERS = frozenset(("rank", "dense_rank", "percent_rank", "cume_dist"))
+_BY_PEERS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 """Functions that count rows which tie as one place, whatever the frame says."""
-_STARTS = frozenset(("partition", "order", "rows", "range", "groups"))
-_FRAMES = frozenset(("rows", "range", "groups"))
 
 
 def break_window_ties(sql: str) -> str | None:
@@ -132,152 +115,38 @@ def break_window_ties(sql: str) -> str | None:
     Left alone is a window under which rows that tie count as peers (`RANK`, a RANGE or GROUPS
     frame): one more term would change what the query means.
     """
-    windows = _Windows(sql)
-    places = sorted({place for place in windows.places() if place}, reverse=True)
-    for position, ordered in places:
-        lead = ", " if ordered else " ORDER BY "
-        sql = f"{sql[:position]}{lead}random() {sql[position:]}"
-    return sql if places else None
+    tree = parse_statement(sql)
+    windows = list(tree.find_all(exp.Window)) if tree is not None else []
+    # in `WINDOW name AS (…)` the name stands where a use has its function
+    named = {fold_name(w.name): w for w in windows if isinstance(w.this, exp.Identifier)}
+    bear: dict[int, list[bool]] = {}
+    for use in windows:
+        definition = named.get(fold_name(use.alias), use)
+        if not isinstance(use.this, exp.Identifier):
+            spec = use.args.get("spec") or definition.args.get("spec")
+            bear.setdefault(id(definition), []).append(_bears_more(use.this, spec))
+    places = [w for w in windows if not w.alias and all(bear.get(id(w), [False]))]
+    if tree is None or not places:
+        return None
+    return _ordered_further(tree, [(window, [_RANDOM]) for window in places])
 
 
-class _Place(NamedTuple):
-    """Where a term of a window's ORDER BY may be added."""
-
-    position: int
-    ordered: bool
-    """Other terms stand before it."""
-
-
-class _Window(NamedTuple):
-    """One window definition between its parentheses."""
-
-    base: str
-    """The folded name of the window it is built on; empty without one."""
-    place: _Place
-    frame: str
-    """The folded words of the frame; empty without one."""
-
-
-class _Windows:
-    """The window definitions of one text, and the functions that use them."""
-
-    def __init__(self, sql: str) -> None:
-        self._sql = sql
-        self._tokens = list(iter_code(sql))
-        self._words = [self._word(token) for token in self._tokens]
-
-    def places(self) -> Iterator[_Place | None]:
-        """Where every use of a window bears one term more; None where one does not."""
-        named = dict(self._named())
-        uses: dict[str, list[bool]] = {name: [] for name in named}
-        for number, word in enumerate(self._words[:-1]):
-            function = self._function_before(number) if word == "over" else ""
-            if not function:
-                continue
-            if self._words[number + 1] != "(":
-                name = self._name(number + 1)
-                if name in named:
-                    uses[name].append(_bears_more(function, named[name].frame))
-                continue
-            window = self._window(number + 1)
-            bears = _bears_more(function, window.frame)
-            if window.base in named:
-                uses[window.base].append(bears)
-                bears = bears and not named[window.base].place.ordered
-            yield window.place if bears and not window.base else None
-        for name, window in named.items():
-            yield window.place if uses[name] and all(uses[name]) and not window.base else None
-
-    def _named(self) -> Iterator[tuple[str, _Window]]:
-        """`WINDOW a AS (…), b AS (…)`: every definition by its folded name."""
-        number = 0
-        while number < len(self._words) - 3:
-            listed = self._words[number] == "window"
-            number += 1
-            while listed and self._words[number + 1 : number + 3] == ["as", "("]:
-                yield self._name(number), self._window(number + 2)
-                closing = self._closing(number + 2)
-                listed = self._words[closing + 1 : closing + 2] == [","]
-                number = closing + 2
-
-    def _window(self, opening: int) -> _Window:
-        closing = self._closing(opening)
-        place = self._tokens[closing].start if closing < len(self._tokens) else len(self._sql)
-        inner = self._level(opening, closing)
-        words = [self._words[number] for number in inner]
-        based = bool(inner) and words[0] not in _STARTS
-        frame = next((at for at, word in enumerate(words) if at and word in _FRAMES), len(words))
-        if words[:1] and words[0] in _FRAMES:
-            frame = 0
-        if frame < len(words):
-            place = self._tokens[inner[frame]].start
-        return _Window(
-            base=self._name(inner[0]) if based else "",
-            place=_Place(place, "order" in words[:frame]),
-            frame=" ".join(words[frame:]),
-        )
-
-    def _function_before(self, over: int) -> str:
-        """The folded name of the function that an OVER belongs to; empty where it is no such."""
-        closing = over - 1
-        opening = self._opening(closing)
-        if opening > 0 and self._words[opening - 1] == "filter":
-            closing = opening - 2
-            opening = self._opening(closing)
-        return self._name(opening - 1) if opening > 0 else ""
-
-    def _level(self, opening: int, closing: int) -> list[int]:
-        """The tokens between two parentheses that stand in no further ones."""
-        depth, found = 0, []
-        for number in range(opening + 1, closing):
-            depth += self._words[number] == "("
-            if depth == 0:
-                found.append(number)
-            depth -= self._words[number] == ")"
-        return found
-
-    def _closing(self, opening: int) -> int:
-        depth = 0
-        for number in range(opening, len(self._words)):
-            depth += (self._words[number] == "(") - (self._words[number] == ")")
-            if depth == 0:
-                return number
-        return len(self._words)
-
-    def _opening(self, closing: int) -> int:
-        """The parenthesis that a closing one closes; 0 where the token is none."""
-        depth = 0
-        for number in range(closing, 0, -1):
-            depth += (self._words[number] == ")") - (self._words[number] == "(")
-            if depth == 0:
-                return number if number < closing else 0
-        return 0
-
-    def _word(self, token: Token) -> str:
-        text = self._sql[token.start : token.end]
-        return text.lower() if token.kind in (Kind.WORD, Kind.OPERATOR) else ""
-
-    def _name(self, number: int) -> str:
-        token = self._tokens[number]
-        return fold_name(unquote(self._sql[token.start : token.end]))
-
-
-def _bears_more(function: str, frame: str) -> bool:
+def _bears_more(function: exp.Expr, spec: exp.Expr | None) -> bool:
     """Whether one more term of its window's ORDER BY only orders what ties for this function."""
-    if function in _BY_POSITION:
+    function = _unfiltered(function)
+    if isinstance(function, _BY_POSITION):
         return True
-    if function in _BY_PEERS or "exclude group" in frame or "exclude ties" in frame:
+    frame = spec.args if spec is not None else {}
+    if isinstance(function, _BY_PEERS) or str(frame.get("exclude")).upper() in ("GROUP", "TIES"):
         return False
-    from_first = not frame or "unbounded preceding" in frame
-    return frame.startswith("rows") or (function == "first_value" and from_first)
+    from_first = not frame or str(frame.get("start")).upper() == "UNBOUNDED"
+    by_rows = str(frame.get("kind")).upper() == "ROWS"
+    return by_rows or (isinstance(function, exp.FirstValue) and from_first)
 
 
-# Grouped queries whose bare columns are pinned: the least and the greatest value of each group.
-#
-# `SELECT name, count(*) … GROUP BY city` shows the name of whichever row SQLite met. With every
-# such bare column wrapped in MIN and then in MAX, the two results are equal exactly where the
-# column has one value a group. The text is spliced, not rendered anew: nothing else of it
-# changes.
+# Bare columns: `SELECT name, count(*) … GROUP BY city` shows the name of whichever row SQLite met.
+# With every such column wrapped in MIN and then in MAX, the two results are equal exactly where
+# the column has one value a group.
 
 
 _OTHER_AGGREGATES = frozenset(
@@ -286,101 +155,62 @@ _OTHER_AGGREGATES = frozenset(
 """Aggregates of SQLite that the parser may not know."""
 
 
-def pin_bare_columns(sql: str, column_names: frozenset[str]) -> tuple[str, str] | None:
+def pin_bare_columns(sql: str, schema: Schema) -> tuple[str, str] | None:
     """The query with its bare columns under MIN, and under MAX; None where it has none.
 
-    `column_names` are the database's, folded: a double-quoted word outside them is a string.
     None too where the parser cannot read the query, and for a group query with a single min() or
     max(): there SQLite takes bare columns from that row. `*` is left as it is.
     """
     tree = parse_statement(sql)
     if tree is None:
         return None
-    spans = sorted(
-        {
-            span
-            for select in tree.find_all(exp.Select)
-            for column in _bare_columns(select, column_names)
-            if (span := _span(sql, column))
-        },
-        reverse=True,
-    )
-    if not spans:
+    names = QueryNames(tree, schema)
+    bare = [c for select in tree.find_all(exp.Select) for c in _bare_columns(select, names)]
+    pins = []
+    for column in bare:
+        pin = exp.Min(this=column.copy())
+        # others may know a result column by its name
+        shown = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
+        column.replace(exp.alias_(pin, column.name, quoted=True, copy=False) if shown else pin)
+        pins.append(pin)
+    if not pins:
         return None
-    return _wrapped(sql, spans, "MIN"), _wrapped(sql, spans, "MAX")
+    least = render(tree)
+    for pin in pins:
+        pin.replace(exp.Max(this=pin.this))
+    return least, render(tree)
 
 
-class Span(NamedTuple):
-    """Where a bare column stands in the text."""
-
-    start: int
-    end: int
-    alias: str
-    """` AS "name"` where the column is a result column that others may know by its name."""
-
-
-def _bare_columns(select: exp.Select, column_names: frozenset[str]) -> Iterator[exp.Column]:
+def _bare_columns(select: exp.Select, names: QueryNames) -> list[exp.Column]:
     group = select.args.get("group")
-    having, order = select.args.get("having"), select.args.get("order")
-    outside = [part for part in (having, order) if part is not None]
-    aggregates = [a for e in [*select.expressions, *outside] for a in _aggregates(e)]
-    if group is None and not aggregates:
-        return
-    if sum(_is_extreme(a) for a in aggregates) == 1:
-        return
-    keys = _Keys.of(group.expressions if group else ())
+    outside = [select.args[key] for key in ("having", "order") if select.args.get(key)]
+    aggregates = [a for part in (*select.expressions, *outside) for a in _aggregates(part)]
+    keys = list(group.expressions) if group is not None else []
+    extremes = [a for a in aggregates if isinstance(_unfiltered(a), exp.Max | exp.Min)]
+    if (group is None and not aggregates) or len(extremes) == 1:
+        return []
+    texts = {_text(key) for key in keys}
     aliases = {fold_name(e.alias) for e in select.expressions if e.alias}
-    sources = set(_sources(select))
-    for position, projection in enumerate(select.expressions, start=1):
-        if not keys.name(projection, position):
-            yield from _columns(projection, column_names, sources, keys, frozenset())
+    bare: list[exp.Column] = []
+    for position, shown in enumerate(select.expressions, start=1):
+        if texts.isdisjoint({fold_name(shown.alias), str(position), _text(shown.unalias())}):
+            bare += _outside(shown, texts)
     for part in outside:
-        yield from _columns(part, column_names, sources, keys, frozenset(aliases))
+        bare += [c for c in _outside(part, texts) if c.table or fold_name(c.name) not in aliases]
+    sources = names.sources(select)
+    return [c for c in bare if (found := names.resolve(c)) and found[0] in sources]
 
 
-def _columns(
-    node: exp.Expr,
-    column_names: frozenset[str],
-    sources: set[str],
-    keys: "_Keys",
-    aliases: frozenset[str],
-) -> Iterator[exp.Column]:
+def _outside(node: exp.Expr, keys: set[str]) -> Iterator[exp.Column]:
     """Columns below `node` outside aggregates, inner queries and group keys."""
+    if isinstance(node, exp.Query) or _is_aggregate(node) or (keys and _text(node) in keys):
+        return
     if isinstance(node, exp.Column):
-        known = fold_name(node.name) in column_names
-        own = (
-            fold_name(node.table) in sources if node.table else fold_name(node.name) not in aliases
-        )
-        if known and own and not keys.hold(node):
+        if not node.is_star:
             yield node
-    elif not (isinstance(node, exp.Query) or _is_aggregate(node) or keys.hold(node)):
-        for child in node.iter_expressions():
-            yield from _columns(child, column_names, sources, keys, aliases)
-
-
-class _Keys(NamedTuple):
-    """The expressions of a GROUP BY, as text; rendering is dear, so columns stand apart."""
-
-    columns: frozenset[str]
-    others: frozenset[str]
-
-    @classmethod
-    def of(cls, expressions: Iterable[exp.Expr]) -> "_Keys":
-        columns = [e for e in expressions if isinstance(e, exp.Column)]
-        others = [e for e in expressions if not isinstance(e, exp.Column)]
-        return cls(frozenset(map(_text, columns)), frozenset(map(_text, others)))
-
-    def hold(self, node: exp.Expr) -> bool:
-        """Whether the node is one of them, word by word."""
-        known = self.columns if isinstance(node, exp.Column) else self.others
-        return bool(known) and _text(node) in known
-
-    def name(self, projection: exp.Expr, position: int) -> bool:
-        """Whether they name a result column: by alias, position or text."""
-        alias = fold_name(projection.alias or "")
-        return (
-            alias in self.columns or str(position) in self.others or self.hold(projection.unalias())
-        )
+        return
+    for child in node.iter_expressions():
+        yield from _outside(child, keys)
 
 
 def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -402,41 +232,12 @@ def _is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.AggFunc) and not scalar
 
 
-def _is_extreme(node: exp.Expr) -> bool:
-    inner = node.this if isinstance(node, exp.Filter) else node
-    return isinstance(inner, exp.Max | exp.Min)
-
-
-def _sources(select: exp.Select) -> Iterator[str]:
-    clauses = [select.args.get("from_") or select.args.get("from"), *select.args.get("joins", ())]
-    for clause in clauses:
-        if clause is not None and clause.this is not None:
-            yield fold_name(clause.this.alias_or_name)
+def _unfiltered(function: exp.Expr) -> exp.Expr:
+    return function.this if isinstance(function, exp.Filter) else function
 
 
 def _text(node: exp.Expr) -> str:
-    if isinstance(node, exp.Column):  # nearly all, and rendering is dear
-        return fold_name(".".join(part.name for part in node.parts))
     return fold_name(node.sql(dialect="sqlite"))
-
-
-def _span(sql: str, column: exp.Column) -> Span | None:
-    """Where the column stands in the text; None where the parser does not say so exactly."""
-    places = [(part.meta.get("start", -1), part.meta.get("end", -1)) for part in column.parts]
-    if not places or min(min(place) for place in places) < 0:
-        return None
-    start, end = places[0][0], places[-1][1] + 1
-    last = sql[places[-1][0] : end]
-    if column.name not in (last, last[1:-1]):
-        return None
-    named = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
-    return Span(start, end, f" AS {quote_name(column.name)}" if named else "")
-
-
-def _wrapped(sql: str, spans: list[Span], function: str) -> str:
-    for start, end, alias in spans:
-        sql = f"{sql[:start]}{function}({sql[start:end]}){alias}{sql[end:]}"
-    return sql
 
 
 # The same database under other conditions: another row order, another time, other chance.
@@ -498,13 +299,6 @@ class ReorderedSession:
         if tables:
             _stand_before_tables(connection)
         self._session = Session(connection, limits=limits)
-
-    @classmethod
-    def open(
-        cls, path: Path, *, tables: bool, limits: Limits = DEFAULT_LIMITS
-    ) -> "ReorderedSession":
-        """Over a file, which is never written."""
-        return cls(open_read_only(path), tables=tables, limits=limits)
 
     def run_in(self, order: str, sql: str) -> QueryResult:
         """What the statement comes to in one of ROW_ORDERS."""

@@ -30,6 +30,11 @@ def parse_statement(sql: str) -> exp.Expr | None:
     return trees[0] if trees else None
 
 
+def render(root: exp.Expr) -> str:
+    """The tree as SQLite text, without comments."""
+    return root.sql(dialect="sqlite", comments=False, copy=False)
+
+
 def count_doublings(sql: str) -> int:
     """JOINs without ON or USING, and the deepest nesting of calls that a type's name opens.
 

@@ -13,9 +13,10 @@ import msgspec
 
 from envbuild.engine.seeds import derive_seed
 from envbuild.errors import GoldError
+from envbuild.query.parse import render
 from envbuild.records.corpus import Schema
 from envbuild.signal.operators import OPERATORS
-from envbuild.signal.tree import Compiler, Edit, GoldTree, render
+from envbuild.signal.tree import Compiler, Edit, GoldTree
 
 VERSION = "signal@1"
 """Which mutants are drawn; scores of another version are not compared with these."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from envbuild.errors import GoldError
 from envbuild.query.names import QueryNames, Source, SourceColumn
-from envbuild.query.parse import parse_statement
+from envbuild.query.parse import parse_statement, render
 from envbuild.records.corpus import Column, Schema
 
 # Whether SQL compiles on a schema, asked of an empty database with that schema.
@@ -134,11 +134,6 @@ class Edit:
             return render(root)
         finally:
             self.owner.set(self.key, old)
-
-
-def render(root: exp.Expr) -> str:
-    """The tree as SQLite text, without comments."""
-    return root.sql(dialect="sqlite", comments=False, copy=False)
 
 
 def swap(node: exp.Expr, make: Callable[[], exp.Expr]) -> Edit:

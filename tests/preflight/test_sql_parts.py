@@ -11,12 +11,11 @@ from envbuild.query.nondeterminism import (
     INSTANTS,
     ClockedSession,
     break_ties,
-    columns_named,
-    limit_sites,
     open_reversed,
     open_seeded,
-    probe_columns,
 )
+from envbuild.schema.read import read_schema
+from envbuild.sql.connect import open_read_only
 from envbuild.sql.files.inspect import KeyState, check_foreign_keys, count_rows, find_undecodable
 
 
@@ -99,14 +98,10 @@ def test_ties_are_broken_behind_the_order(tmp_path: Path, sql: str, up: list[obj
     path = build(
         tmp_path / "t.sqlite", "CREATE TABLE t(a, b); INSERT INTO t VALUES (1,3),(1,2),(1,1)"
     )
+    ties = break_ties(sql, read_schema(open_read_only(path)))
+    assert ties is not None
     with open_reversed(path) as session:
-        columns = []
-        for site in limit_sites(sql):
-            count = columns_named(session.run(probe_columns(sql, site)).error)
-            assert count
-            columns.append((site, count))
-        broken = break_ties(sql, columns, direction="ASC")
-        assert list(session.run(broken).rows) == up, broken
+        assert list(session.run(ties.upwards).rows) == up, ties.upwards
 
 
 def test_conditions_change_what_is_not_determined(tmp_path: Path) -> None:

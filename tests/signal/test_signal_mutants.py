@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import GoldError
+from envbuild.query.parse import render
 from envbuild.records.corpus import Schema
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import draw_mutants
 from envbuild.signal.operators import OPERATORS
-from envbuild.signal.tree import Compiler, GoldTree, render
+from envbuild.signal.tree import Compiler, GoldTree
 from envbuild.sql.connect import open_private, open_read_only
 from envbuild.sql.execution.session import Session
 from tests.shared import shared_data
