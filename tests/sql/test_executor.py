@@ -24,6 +24,7 @@ from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT max(n) FROM r"
 UNSTOPPABLE = "SELECT instr(zeroblob(999999), zeroblob(500000) || x'01')"
+IN_WORKER = "SELECT instr(zeroblob(9000) || x'01', x'01')"
 SHORT = Limits(seconds=0.4)
 
 
@@ -56,7 +57,6 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
     ("sql", "outcome", "parsed"),
     [
         ("SELECT 1", Outcome.OK, True),
-        ("SELECT 1 ; -- done", Outcome.OK, True),
         (";;SELECT 1;", Outcome.OK, True),
         ("VALUES (1), (2)", Outcome.OK, True),
         ("EXPLAIN QUERY PLAN SELECT 1", Outcome.OK, True),
@@ -65,10 +65,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
         ("SELECT value FROM json_each('[1]')", Outcome.OK, True),
         ("", Outcome.INVALID, False),
         (" ;; ", Outcome.INVALID, False),
-        ("-- nothing", Outcome.INVALID, False),
         ("SELECT 1; SELECT 2", Outcome.INVALID, False),
-        ("SELECT 1; DROP TABLE orders", Outcome.INVALID, False),
-        ("SELECT nope; SELECT 2", Outcome.INVALID, False),
         ("SELECT 1; nonsense", Outcome.INVALID, False),
         ("SELECT 'a\0b'", Outcome.INVALID, False),
         ("SELECT '\ud83d'", Outcome.INVALID, False),
@@ -76,26 +73,17 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
         (None, Outcome.INVALID, False),
         ("SELECT " + "1" * 100_001, Outcome.INVALID, False),
         ("SELEC 1", Outcome.ERROR, False),
-        ("SELECT (", Outcome.ERROR, False),
         ("SELECT 'open", Outcome.ERROR, False),
         ("SELECT 1 FROM orders UNION SELECT 1 ORDER BY 1 UNION SELECT 2", Outcome.ERROR, False),
         ("SELECT nope FROM orders", Outcome.ERROR, True),
-        ("SELECT * FROM nowhere", Outcome.ERROR, True),
-        ("SELECT nofunction(1)", Outcome.ERROR, True),
         ("SELECT abs(-9223372036854775808)", Outcome.ERROR, True),
         ("SELECT ?", Outcome.ERROR, True),
-        ("SELECT :x", Outcome.ERROR, True),
         ("SELECT zeroblob(2000000)", Outcome.ERROR, True),
         ("DELETE FROM orders", Outcome.DENIED, True),
         ("UPDATE orders SET amt = 0 RETURNING amt", Outcome.DENIED, True),
-        ("PRAGMA table_info(orders)", Outcome.DENIED, True),
-        ("PRAGMA query_only = 0", Outcome.DENIED, True),
         ("SELECT * FROM pragma_table_info('orders')", Outcome.DENIED, True),
-        ("SELECT count(*) FROM pragma_table_list", Outcome.DENIED, True),
         ("SELECT * FROM sqlite_dbpage", Outcome.ERROR, True),
         ("COMMIT", Outcome.DENIED, True),
-        ("SAVEPOINT a", Outcome.DENIED, True),
-        ("VACUUM INTO '/tmp/never.db'", Outcome.DENIED, True),
         (ENDLESS, Outcome.TIMEOUT, True),
     ],
 )
@@ -278,7 +266,7 @@ def test_long_values_give_what_short_ones_do(session: Session) -> None:
 def test_what_no_handler_stops_is_killed_and_replaced(session: Session) -> None:
     result = session.run(UNSTOPPABLE, SHORT)
     assert (result.outcome, result.error) == (Outcome.TIMEOUT, "the query ran out of time")
-    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
+    assert session.run(IN_WORKER).rows == ((9001,),)
 
 
 def test_from_threads_at_once(session: Session) -> None:
@@ -300,15 +288,15 @@ def test_pickled_and_forked(session: Session) -> None:
     with pickle.loads(pickle.dumps(session)) as other:
         assert other.run("SELECT sum(amt) FROM orders").rows == ((30,),)
         assert other.limits == session.limits
-    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").ok  # a worker is running
+    assert session.run(IN_WORKER).ok  # a worker is running
     child = os.fork()
     if not child:
         good = session.run("SELECT sum(amt) FROM orders").rows == ((30,),)
-        good &= session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").ok
+        good &= session.run(IN_WORKER).ok
         session.close()
         os._exit(0 if good else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").ok
+    assert session.run(IN_WORKER).ok
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:
@@ -320,7 +308,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     for _ in range(3):
         with Session.open_file(path) as session:
             session.run(UNSTOPPABLE, Limits(seconds=0.1))
-            session.run("SELECT instr(zeroblob(9000) || x'01', x'01')")
+            session.run(IN_WORKER)
             session.run(ENDLESS, Limits(seconds=0.1))
     assert descriptors() == before_descriptors
     assert threading.active_count() == threads
@@ -352,7 +340,7 @@ def test_a_connection_of_ones_own_is_left_as_it_was() -> None:
     connection = apsw.Connection(":memory:")
     connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES (1)")
     session = Session(connection)
-    assert session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
+    assert session.run(IN_WORKER).rows == ((9001,),)
     assert session.run("DELETE FROM t").outcome is Outcome.DENIED
     connection.execute("ATTACH ':memory:' AS other; CREATE TABLE other.u(b); DELETE FROM t")
     assert session.run("SELECT count(*) FROM t").rows == ((0,),)
@@ -409,24 +397,15 @@ def test_limits_without_an_end() -> None:
             assert found.rows == ((size + 1,),)
 
 
-def test_a_child_waits_for_no_thread_of_its_parent(session: Session) -> None:
-    with session._lock:  # as another thread holds it that runs a statement
+def test_a_child_waits_for_no_lock_of_its_parent(session: Session) -> None:
+    with ExitStack() as held:  # as other threads hold them that run statements
+        for lock in (session._lock, *(place.lock for place in _pool.places)):
+            held.enter_context(lock)
         child = os.fork()
         if not child:
             signal.alarm(300)
             good = session.run("SELECT sum(amt) FROM orders").rows == ((30,),)
-            os._exit(0 if good else 1)
-        assert os.waitpid(child, 0)[1] == 0
-
-
-def test_a_child_waits_for_no_worker_of_its_parent(session: Session) -> None:
-    with ExitStack() as held:
-        for place in _pool.places:  # as other threads hold them that wait for their answers
-            held.enter_context(place.lock)
-        child = os.fork()
-        if not child:
-            signal.alarm(300)
-            good = session.run("SELECT instr(zeroblob(9000) || x'01', x'01')").rows == ((9001,),)
+            good &= session.run(IN_WORKER).rows == ((9001,),)
             os._exit(0 if good else 1)
         assert os.waitpid(child, 0)[1] == 0
 
@@ -488,12 +467,6 @@ def test_files_that_are_no_database(tmp_path: Path) -> None:
         with pytest.raises(CorpusError, match="database_unreadable") as raised:
             Session.open_file(tmp_path / name)
         assert str(tmp_path) not in str(raised.value)
-
-
-def test_another_process_can_write_meanwhile(session: Session, tmp_path: Path) -> None:
-    session.run("SELECT * FROM orders")
-    session.run("BEGIN EXCLUSIVE")
-    apsw.Connection(str(tmp_path / "shop.sqlite")).execute("INSERT INTO orders VALUES (9, 9)")
 
 
 def descriptors() -> int:

@@ -49,33 +49,25 @@ SHOP = Schema(
 ON = "SELECT * FROM orders o JOIN customers c ON "
 SHARES = [
     ("SELECT * FROM orders", 0.0),
-    ("SELECT id, name FROM orders WHERE id IN (1, 2)", 0.0),
     ("SELECT * FROM customers /* where */, orders WHERE customers.id = customer_id", 1.0),
     (ON + "o.customer_id = c.id", 1.0),
-    (ON + "c.id = o.customer_id", 1.0),
     (ON + "c.ID == O.Customer_Id", 1.0),
     (ON + "c.id IS o.customer_id", 1.0),
     (ON + "(c.id = customer_id AND c.name > 'a')", 1.0),
     (ON + "(o.customer_id, 1) = (c.id, 1)", 1.0),
     (ON + "c.id = o.customer_id OR c.name = o.name", 0.0),
     (ON + "c.name = o.name", 0.0),
-    (ON + "c.id = o.id", 0.0),
     (ON + "c.rowid = o.customer_id", 1.0),
     (ON + "c.id + 0 = o.customer_id", 0.0),
-    ("SELECT * FROM orders LEFT JOIN Customers ON customer_id = customers.id", 1.0),
-    ("SELECT * FROM customers, orders WHERE customers.id = customer_id", 1.0),
     ("SELECT * FROM items, customers c, orders o WHERE o.customer_id=c.id AND order_id=o.id", 1.0),
     ("SELECT * FROM customers CROSS JOIN orders", 0.0),
     ("SELECT * FROM orders o JOIN customers c ON o.customer_id=c.id JOIN lonely l USING(id)", 0.5),
     ("SELECT * FROM returns r JOIN items i ON r.order_id=i.order_id AND i.line=r.line", 1.0),
     ("SELECT * FROM returns r JOIN items i ON r.order_id = i.order_id", 0.0),
     ("SELECT * FROM returns JOIN items USING (order_id, line)", 1.0),
-    ("SELECT * FROM returns JOIN items USING (order_id)", 0.0),
     ("SELECT * FROM returns NATURAL JOIN items", 1.0),
     ("SELECT * FROM orders NATURAL JOIN customers", 0.0),
     ("SELECT * FROM customers a JOIN customers b ON a.boss_id = b.id", 1.0),
-    ("SELECT * FROM customers a JOIN customers b ON a.id = b.id", 0.0),
-    ("SELECT * FROM (orders o JOIN customers c ON o.customer_id = c.id)", 1.0),
     (
         "SELECT * FROM (orders o JOIN customers c ON o.customer_id = c.id) JOIN items i "
         "ON i.order_id = o.id",
@@ -83,17 +75,11 @@ SHARES = [
     ),
     ("SELECT * FROM orders o JOIN (SELECT id AS k FROM customers) c ON c.k = o.customer_id", 1.0),
     ("SELECT * FROM orders o JOIN (SELECT max(id) AS k FROM customers) c ON c.k=customer_id", 0.0),
-    ("SELECT * FROM orders o JOIN (SELECT * FROM customers) c ON c.id = o.customer_id", 1.0),
     ("WITH c AS (SELECT id FROM customers) SELECT * FROM c JOIN orders ON c.id=customer_id", 1.0),
     ("WITH c(k) AS (SELECT id FROM customers) SELECT * FROM c, orders WHERE k=customer_id", 1.0),
     (
         "WITH a AS (SELECT id FROM customers), b AS (SELECT id FROM a) "
         "SELECT * FROM b JOIN orders ON b.id = customer_id",
-        1.0,
-    ),
-    (
-        "WITH orders AS (SELECT id FROM customers), b AS (SELECT id FROM orders) "
-        "SELECT * FROM b JOIN visits ON b.id = customer",
         1.0,
     ),
     (
@@ -117,7 +103,6 @@ SHARES = [
         0.5,
     ),
     ('SELECT * FROM "orders" AS [o] JOIN `customers` c ON "o"."customer_id" = [c].`id`', 1.0),
-    ("SELECT * FROM orders o JOIN visits v ON v.customer = o.customer_id", 0.0),
     ("SELECT * FROM customers c, json_each('[1,2]') j WHERE c.id = j.value", 0.0),
     ("SELECT * FROM orders o JOIN nowhere n ON n.id = o.customer_id", 0.0),
     ("SELEC * FROM orders, customers", 0.0),
@@ -167,7 +152,6 @@ THROUGH_VIEWS = [
     ("SELECT * FROM sales JOIN customers c ON sales.customer_id = c.id", 1.0),
     ("SELECT * FROM Sales s, buyers b WHERE b.buyer = s.customer_id", 1.0),
     ("SELECT * FROM sales JOIN every_buyer e ON e.BUYER = customer_id", 1.0),
-    ("SELECT * FROM sales JOIN buyers ON title = place_id", 0.0),
     ("SELECT * FROM counted JOIN customers c ON counted.customer_id = c.id", 0.0),
     ("SELECT * FROM turning t JOIN customers c ON t.id = c.id", 0.0),
     (

@@ -47,9 +47,6 @@ def shown(frame: Frame) -> list[list[str]]:
     ("where", "clauses"),
     [
         ("age > 40 AND city = 'Rome'", [["singer.age > 40"], ["singer.city = 'Rome'"]]),
-        ("40 < age", [["singer.age > 40"]]),
-        ("NOT age > 40", [["singer.age <= 40"]]),
-        ("age = -3", [["singer.age = -3"]]),
         ("age > 4 OR city = 'Rome'", [["singer.age > 4", "singer.city = 'Rome'"]]),
         (
             "NOT (age > 4 OR city = 'Rome')",
@@ -59,10 +56,7 @@ def shown(frame: Frame) -> list[list[str]]:
             "age > 4 OR (city = 'Rome' AND age < 2)",
             [["singer.age > 4", "singer.city = 'Rome' and singer.age < 2"]],
         ),
-        ("age NOT BETWEEN 1 AND 3", [["singer.age not between 1, 3"]]),
-        ("city IN ('a', 'b')", [["singer.city in 'a', 'b'"]]),
         ("name LIKE '%x_'", [["singer.name like '%x_'"]]),
-        ("name IS NOT NULL", [["singer.name not null "]]),
         ('city = "Rome"', [["singer.city = 'Rome'"]]),
         ("strftime('%Y', born) = '1999'", [["singer.born = '1999' [strftime:%Y]"]]),
         ("substr(name, 1, 1) = 'A'", [["singer.name = 'A' [substr:1:1]"]]),
