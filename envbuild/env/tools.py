@@ -240,7 +240,9 @@ class Toolbox:
         a, b = self._table(table_a), self._table(table_b)
         if a == b:
             return f"(both are {a}: no join needed)"
-        path = self.database.schema.graph.join_path(a, b)
+        from envbuild.schema.graph import join_path  # networkx, which no other tool needs
+
+        path = join_path(self.database.schema.schema, a, b)
         if path is None:
             return f"(no chain of foreign keys joins {a} and {b})"
         keys = self.database.schema.schema.foreign_keys

@@ -13,10 +13,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import closing
-from functools import cache, cached_property
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from envbuild.errors import CorpusError, SourceError
 from envbuild.records.corpus import Schema
@@ -27,9 +27,6 @@ from envbuild.sql.files.subset import ViewBuilder
 from envbuild.sql.forks import KeyedLocks, renew_in_children
 from envbuild.sql.from_names import oversized_views
 from envbuild.sql.names import declared_spelling, fold_name
-
-if TYPE_CHECKING:
-    from envbuild.schema.graph import SchemaGraph
 
 MiB = 1024 * 1024
 SMALL = MiB // 2
@@ -45,24 +42,14 @@ _VIEWS = "SELECT name, sql FROM sqlite_schema WHERE type = 'view'"
 _VIRTUAL = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
 
 
-class ViewSchema:
+class ViewSchema(NamedTuple):
     """What a view holds; read once and shared by every episode on the same view."""
 
-    def __init__(self, schema: Schema, *, shown: Sequence[str], virtual: Sequence[str]) -> None:
-        self.schema = schema
-        self.spelling = declared_spelling((*schema.table_names, *virtual, *schema.views))
-        """Folded name -> declared name."""
-        known = self.spelling
-        in_order = [known[name] for name in map(fold_name, shown) if name in known]
-        self.tables: tuple[str, ...] = tuple(dict.fromkeys((*in_order, *known.values())))
-        """Every table in shown order, then views."""
-
-    @cached_property
-    def graph(self) -> "SchemaGraph":
-        """The foreign-key graph."""
-        from envbuild.schema.graph import SchemaGraph  # networkx, for join_path alone
-
-        return SchemaGraph(self.schema)
+    schema: Schema
+    tables: tuple[str, ...]
+    """Every table in shown order, then views."""
+    spelling: dict[str, str]
+    """Folded name -> declared name."""
 
     def find(self, name: str) -> str | None:
         """The declared spelling of a table or view, matched as SQLite does; None where none is."""
@@ -104,7 +91,10 @@ class View:
             with closing(opened) as connection:
                 virtual = [name for (name,) in connection.execute(_VIRTUAL)]
                 schema = read_schema(connection)
-            self._schema = ViewSchema(schema, shown=self.shown, virtual=virtual)
+            known = declared_spelling((*schema.table_names, *virtual, *schema.views))
+            shown = [known[name] for name in map(fold_name, self.shown) if name in known]
+            tables = tuple(dict.fromkeys((*shown, *known.values())))
+            self._schema = ViewSchema(schema, tables, known)
         return self._schema
 
 

@@ -147,6 +147,15 @@ def value_of(value: Any) -> Any:
     return [value_of(inner) for inner in value] if isinstance(value, list) else value
 
 
+def deep(value: Any) -> Any:
+    """The value with the type of every leaf."""
+    if isinstance(value, dict):
+        return {key: deep(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [deep(inner) for inner in value]
+    return type(value).__name__, value
+
+
 def rows_of(rows: Iterable[Any]) -> list[tuple[Any, ...]]:
     """Expected rows as tuples of values."""
     return [tuple(value_of(row)) for row in rows]

@@ -42,6 +42,7 @@ from tests.cases.form import (
     assert_status,
     close,
     contains,
+    deep,
     lacks,
     plain,
     same,
@@ -106,7 +107,7 @@ class Manifest(Capability):
 
     def check_roundtrip(self, expected: dict[str, list[Any]]) -> None:
         for name, values in expected.items():
-            same(_deep([r[name] for r in self.read_back]), _deep(value_of(values)))
+            same(deep([r[name] for r in self.read_back]), deep(value_of(values)))
 
     def check_roundtrip_typed(self, expected: dict[str, list[Any]]) -> None:
         """As records, and, where the values are rows of a result, as stored gold results too."""
@@ -126,7 +127,7 @@ class Manifest(Capability):
         path = self.folder / "gold.parquet"
         write_records(path, golds, GOLD_SCHEMA)
         kept = [decode_rows(gold.result) for gold in read_records(path, GoldResult)]
-        same(_deep(kept), _deep(results))
+        same(deep(kept), deep(results))
 
     def check_distinct(self, expected: list[str]) -> None:
         """`blob ff`, `text ff`, …: values that are all there, and none equal to another."""
@@ -135,8 +136,8 @@ class Manifest(Capability):
             **{"int": int, "integer": int, "float": float, "real": float},
         }
         pairs = [text.partition(" ") for text in expected]
-        wanted = [_deep(readers[kind.lower()](rest)) for kind, _, rest in pairs]
-        leaves = [_deep(leaf) for leaf in iter_leaves(self.read_back)]
+        wanted = [deep(readers[kind.lower()](rest)) for kind, _, rest in pairs]
+        leaves = [deep(leaf) for leaf in iter_leaves(self.read_back)]
         assert all(one in leaves for one in wanted), leaves
         same(len(set(map(repr, wanted))), len(expected))
 
@@ -230,15 +231,6 @@ def _type_text(type_: pa.DataType) -> str:
     if pa.types.is_struct(type_):
         return f"struct<{','.join(f'{f.name}:{_type_text(f.type)}' for f in type_)}>"
     return str(type_).removeprefix("large_")
-
-
-def _deep(value: Any) -> Any:
-    """The value with the type of every leaf."""
-    if isinstance(value, dict):
-        return {key: _deep(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_deep(inner) for inner in value]
-    return (type(value).__name__, value)
 
 
 def iter_leaves(value: Any) -> Iterator[Any]:

@@ -1,10 +1,10 @@
 """Records of no fixed type as Parquet, given back as they were.
 
-A column's type comes from all of its values: text, whole numbers, floats, truth values, lists of
-text, chat messages. Anything else (objects whose keys differ from row to row, nested rows, integers
-past 64 bits, blobs among text) becomes JSON text, in which a blob is `{"$hex": …}` and an infinity
-`{"$float": …}`; so no key is ever added, and no value changes its type. The file is flat, and every
-reader of Parquet takes it. A column without any value is text, so that shards agree.
+A column's type comes from its values: text, truth values, whole numbers, floats, blobs, lists of
+text, chat messages. Anything else (objects whose keys differ from row to row, nested rows,
+integers past 64 bits, blobs among text) becomes JSON text, in which a blob is `{"$hex": …}` and an
+infinity `{"$float": …}`; so no key is ever added, and no value changes its type. The file is flat,
+and every reader of Parquet takes it. A column without any value is text, so that shards agree.
 """
 
 import json
@@ -16,15 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from envbuild.io.parquet import open_parquet, write_batches
+from tests.cases.form import deep
 
 Record = Mapping[str, Any]
-MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+TYPES = (
+    *(pa.string(), pa.bool_(), pa.int64(), pa.float64(), pa.binary(), pa.list_(pa.string())),
+    pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])),
+)
+"""The first that gives a column's values back as they were is its type."""
 _JSON_TEXT = {b"envbuild": b"json"}
 """Metadata of a field whose text is JSON."""
-_LARGEST = 2**63
 
 
-def open_schema(records: Iterable[Record], *, known: pa.Schema | None = None) -> pa.Schema:
+def open_schema(records: Iterable[Record], *, known: pa.Schema) -> pa.Schema:
     """One schema for all of these records; a field of `known` keeps its type where values fit."""
     columns: dict[str, list[Any]] = {}
     for record in records:
@@ -42,53 +46,23 @@ def write_open_records(path: Path, records: Sequence[Record], schema: pa.Schema)
 def read_open_records(path: Path) -> list[dict[str, Any]]:
     """The records that were written, each key present."""
     table = open_parquet(path).read()
-    as_json = [
-        f.name for f in table.schema if f.metadata and f.metadata.get(b"envbuild") == b"json"
-    ]
     records: list[dict[str, Any]] = table.to_pylist()
-    for record in records:
-        for name in as_json:
+    for name in [field.name for field in table.schema if field.metadata]:
+        for record in records:
             if record[name] is not None:
                 record[name] = json.loads(record[name], object_hook=_revived)
     return records
 
 
-def _field(name: str, values: Sequence[Any], known: pa.Schema | None) -> pa.Field:
+def _field(name: str, values: Sequence[Any], known: pa.Schema) -> pa.Field:
     present = [value for value in values if value is not None]
-    if known is not None and name in known.names:
-        kept = known.field(name)
+    for type_ in ([known.field(name).type] if name in known.names else []) + list(TYPES):
         try:
-            if pa.array(present, type=kept.type).to_pylist() == present:
-                return pa.field(name, kept.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            pass  # these values are of another kind than the column usually holds
-    for holds, type_ in _TYPES:
-        if all(map(holds, present)):
-            return pa.field(name, type_)
+            if deep(pa.array(present, type=type_).to_pylist()) == deep(present):
+                return pa.field(name, type_)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            continue  # these values are of another kind
     return pa.field(name, pa.string(), metadata=_JSON_TEXT)
-
-
-def _are(kind: type, values: Iterable[Any]) -> bool:
-    return all(type(value) is kind for value in values)
-
-
-_TYPES: tuple[tuple[Any, pa.DataType], ...] = (
-    (lambda value: type(value) is str, pa.string()),
-    (lambda value: type(value) is bool, pa.bool_()),
-    (lambda value: type(value) is int and -_LARGEST <= value < _LARGEST, pa.int64()),
-    (lambda value: type(value) is float, pa.float64()),
-    (lambda value: type(value) is bytes, pa.binary()),
-    (lambda value: type(value) is list and _are(str, value), pa.list_(pa.string())),
-    (
-        lambda value: (
-            type(value) is list
-            and _are(dict, value)
-            and all(set(one) == {"role", "content"} and _are(str, one.values()) for one in value)
-        ),
-        MESSAGES,
-    ),
-)
-"""The first that holds for every value of a column is its type."""
 
 
 def _stored(value: Any, field: pa.Field) -> Any:
@@ -111,10 +85,6 @@ def _plain(value: Any) -> Any:
 def _revived(found: dict[str, Any]) -> Any:
     if len(found) == 1:
         ((key, value),) = found.items()
-        if key == "$hex":
-            return bytes.fromhex(value)
-        if key == "$float":
-            return float(value)
-        if key == "$object":
-            return value
+        revive = {"$hex": bytes.fromhex, "$float": float, "$object": dict}.get(key)
+        return revive(value) if revive else found
     return found

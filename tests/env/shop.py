@@ -1,11 +1,8 @@
-"""A small real database and ways to run episodes over it."""
+"""Ways to run episodes over a small real database, the fixture `shop`."""
 
 import json
 from pathlib import Path
 from typing import Any
-
-import apsw
-import pytest
 
 from envbuild.env.episode import TextEpisode
 from envbuild.env.views import open_database
@@ -31,19 +28,6 @@ INSERT INTO lonely VALUES (1), (NULL), (3);
 """
 VISIBLE = ("sale", "customer", "product", "lonely")
 TASK = Task(question="How many customers are there?", row_id="shop/1")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    path = tmp_path / "shop.sqlite"
-    connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("CREATE TABLE series (value INT)")
-    connection.executemany("INSERT INTO series VALUES (?)", [(n,) for n in range(1, 41)])
-    connection.execute(SHOP)
-    connection.execute("DROP TABLE series")
-    connection.close()
-    return path
 
 
 def call(tool: str, **arguments: Any) -> str:

@@ -12,12 +12,7 @@ from envbuild.env.agent import Agent
 from envbuild.env.client import ServerGenerate
 from envbuild.records.episode import EndedBy
 from envbuild.testing.server import PolicyServer
-from tests.small_manifest import QUESTIONS, write_small_manifest
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_manifest(tmp_path_factory.mktemp("music"))
+from tests.small_manifest import QUESTIONS
 
 
 def in_a_cell(work: Any) -> Any:

@@ -11,14 +11,9 @@ import pytest
 
 from envbuild.env.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
-from envbuild.records.episode import ChatFormat, Episode, EpisodeSettings, RewardSettings, Tier
+from envbuild.records.episode import Episode, RewardSettings, Tier
 from envbuild.testing.policies import POLICIES, ByteTokenizer, hacks, make_policy
 from tests.small_manifest import QUESTIONS, write_small_manifest
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_manifest(tmp_path_factory.mktemp("music"))
 
 
 @pytest.fixture
@@ -113,24 +108,6 @@ def test_the_hacker_never_beats_honest_partial_credit(env: Environment, number: 
         assert done.sql == trick
         paid = env.score(done).reward
         assert paid is not None and paid < honest, trick
-
-
-def test_a_completion_is_read_as_a_final_turn(manifest: Path) -> None:
-    sql = QUESTIONS[0].gold
-    for opening in ("", "<think>\n"):
-        chat = ChatFormat(assistant_opening=opening)
-        env = Environment.open(manifest, chat=chat, settings=EpisodeSettings(tool_turns=1))
-        row = env.manifest.rows[0]
-        for said in (
-            sql,
-            f"It's\n\n{sql}",
-            f"SELECT 5 or</think>{sql}",
-            f"{sql}{chat.stop[0]}SELECT 5",
-        ):
-            env.reset(row)
-            env.step("nothing yet</think>")
-            env.step(said)
-            assert env.read_answer(said) == env.episode().sql, (opening, said)
 
 
 def test_an_unknown_policy_is_named(env: Environment) -> None:

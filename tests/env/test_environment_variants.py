@@ -20,21 +20,6 @@ from tests.small_corpus import write_corpus
 GOLD = "SELECT count(*) FROM orders WHERE price > 1"
 
 
-@pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Two databases, a question each, each with a variant of its own."""
-    root = tmp_path_factory.mktemp("variants")
-    questions = [
-        Question(corpus="c", question_id=db_id, db_id=db_id, question="how many?", gold_sql=GOLD)
-        for db_id in ("kiosk", "shop")
-    ]
-    write_corpus(root / "c", {"kiosk": SHOP, "shop": SHOP}, questions)
-    settings = ManifestSettings(variants=1)
-    corpora = open_corpora(root / "c")
-    build_manifest(corpora, root / "manifest", settings=settings, workers=1, maker=make_variants)
-    return Environment.open(root / "manifest")
-
-
 def play(episode: TextEpisode, sql: str) -> Episode:
     """Runs the query, as a submit gate asks, and submits it."""
     for tool in ("run_query", "submit_sql"):

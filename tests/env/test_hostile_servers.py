@@ -26,15 +26,9 @@ from envbuild.env.client import (
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
 from envbuild.records.episode import Completion, EndedBy, Sampling, TextRequest
-from tests.small_manifest import write_small_manifest
 
 KEY = 'sk-SECRET-\\q"k/9'
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07 \x9b31mred"
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_manifest(tmp_path_factory.mktemp("music"))
 
 
 @contextmanager

@@ -15,17 +15,11 @@ from envbuild.errors import ConfigurationError
 from envbuild.io.episodes import PARQUET, iter_episodes, read_index
 from envbuild.records.episode import EndedBy, Episode, Sampling
 from envbuild.testing.server import PolicyServer
-from tests.env.waits import note_waits
-from tests.small_manifest import QUESTIONS, write_small_manifest
+from tests.env.served import ROW, note_waits, roll_one
+from tests.small_manifest import QUESTIONS
 
-ROW = "music/music/0"
 GOLD = QUESTIONS[0].gold
 KEY = "sk-not-for-any-eyes-0123456789"
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_manifest(tmp_path_factory.mktemp("music"))
 
 
 class Scripted(PolicyServer):
@@ -48,18 +42,6 @@ def call(tool: str, **arguments: str) -> str:
 SUBMIT = call("submit_sql", sql=GOLD)
 
 
-def roll(server: PolicyServer, manifest: Path, out: Path, *options: str) -> Episode:
-    """The one episode that came of it."""
-    arguments = ["rollout", str(manifest), "--model", "oracle", "--out", str(out), "--row", ROW]
-    with server as base_url:
-        found = CliRunner().invoke(
-            app, [*arguments, "--base-url", base_url, "--episodes", "1", *options]
-        )
-    assert found.exit_code == 0, (found.output, found.exception)
-    (episode,) = iter_episodes(out)
-    return episode
-
-
 def play(manifest: Path, typed: str, *options: str) -> dict[str, Any]:
     """The document of a played episode, with what was said beside it."""
     found = CliRunner().invoke(
@@ -75,13 +57,13 @@ def test_prompts_of_ones_own(manifest: Path, tmp_path: Path) -> None:
     own = load_prompts(file).sha256
     assert own not in ("", load_prompts().sha256)
     server = PolicyServer(manifest)
-    episode = roll(server, manifest, tmp_path / "own", "--prompts", str(file))
+    episode = roll_one(server, manifest, tmp_path / "own", "--prompts", str(file))
     assert "Just answer. " in server.requests[0]["prompt"]
     assert load_prompts().system[:40] not in server.requests[0]["prompt"]
     assert QUESTIONS[0].question in server.requests[0]["prompt"], "the others stay the package's"
     assert episode.prompts_sha256 == own
     assert read_index(tmp_path / "own").configuration["prompts_sha256"] == own
-    assert roll(PolicyServer(manifest), manifest, tmp_path / "a").prompts_sha256 != own
+    assert roll_one(PolicyServer(manifest), manifest, tmp_path / "a").prompts_sha256 != own
     played = play(manifest, f"prompt\nsubmit {GOLD}\n", "--prompts", str(file))
     assert played["episode"]["prompts_sha256"] == own
     assert "Just answer. " in played["said"] and "Just answer. " in played["episode"]["prompt"]
@@ -100,7 +82,7 @@ def test_a_preset_rules_the_calls_of_a_turn(
 ) -> None:
     twice = call("run_query", sql="SELECT 1") + " " + call("run_query", sql="SELECT 2")
     server = Scripted(manifest, twice, SUBMIT)
-    episode = roll(server, manifest, tmp_path, "--preset", preset)
+    episode = roll_one(server, manifest, tmp_path, "--preset", preset)
     played = msgspec.convert(
         play(manifest, f"{twice}\nsubmit {GOLD}\n", "--preset", preset)["episode"], Episode
     )
@@ -116,20 +98,20 @@ def test_a_preset_rules_the_calls_of_a_turn(
 
 def test_the_full_schema_is_the_views(manifest: Path, tmp_path: Path) -> None:
     server = PolicyServer(manifest)
-    episode = roll(server, manifest, tmp_path / "full", "--full-schema")
+    episode = roll_one(server, manifest, tmp_path / "full", "--full-schema")
     played = play(manifest, f"submit {GOLD}\n", "--full-schema")["episode"]
     prompt = server.requests[0]["prompt"]
     assert prompt == episode.prompt == played["prompt"]
     assert "CREATE TABLE singer (" in prompt and "CREATE TABLE venue (" in prompt
     assert "secret" not in prompt, "that table is not in the row's view"
     assert episode.schema == played["schema"] == "full"
-    withheld = roll(PolicyServer(manifest), manifest, tmp_path / "withheld")
+    withheld = roll_one(PolicyServer(manifest), manifest, tmp_path / "withheld")
     assert "CREATE TABLE singer" not in withheld.prompt and withheld.schema == "withheld"
 
 
 def test_evaluation_samples_as_published_and_has_no_gate(manifest: Path, tmp_path: Path) -> None:
     server = Scripted(manifest, SUBMIT)
-    episode = roll(server, manifest, tmp_path, "--evaluation", "--step", "0")
+    episode = roll_one(server, manifest, tmp_path, "--evaluation", "--step", "0")
     sampled = {key: server.requests[0][key] for key in ("temperature", "top_p", "top_k")}
     assert sampled == {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
     assert (episode.gate_probability, episode.gated, len(episode.turns)) == (0.0, False, 1)
@@ -147,7 +129,7 @@ def test_a_step_sets_the_submit_gate(
     manifest: Path, tmp_path: Path, step: tuple[str, ...], probability: float, gated: bool
 ) -> None:
     server = Scripted(manifest, SUBMIT, call("run_query", sql=GOLD), SUBMIT)
-    episode = roll(server, manifest, tmp_path, *step)
+    episode = roll_one(server, manifest, tmp_path, *step)
     typed = f"submit {GOLD}\nsql {GOLD}\nsubmit {GOLD}\n"
     played = msgspec.convert(play(manifest, typed, *step)["episode"], Episode)
     for one in (episode, played):
@@ -177,7 +159,7 @@ def test_a_server_says_when_to_come_again(
 ) -> None:
     waits = note_waits(monkeypatch)
     server = PolicyServer(manifest, failures={0: 429}, retry_after=said)
-    roll(server, manifest, tmp_path)
+    roll_one(server, manifest, tmp_path)
     assert waits == [waited]
     assert server.requests[0] == server.requests[1], "the same one, once more"
 
@@ -225,7 +207,7 @@ def test_without_a_key_none_is_sent(
         else:
             monkeypatch.setenv("OPENAI_API_KEY", value)
         server = PolicyServer(manifest)
-        roll(server, manifest, tmp_path / repr(value))
+        roll_one(server, manifest, tmp_path / repr(value))
         assert not [h for h in server.headers if "authorization" in {k.lower() for k in h}]
 
 

@@ -93,18 +93,3 @@ def test_few_unreadable_calls_of_a_flood_are_read() -> None:
 def test_a_call_behind_a_flood_of_braces_is_found(unit: str) -> None:
     parsed = parse_completion(unit * 100_000 + LIST)
     assert [found.tool for found in parsed.calls] == ["list_tables"]
-
-
-@pytest.mark.parametrize(
-    ("completion", "answer"),
-    [
-        ("<think>no</think>yes", "yes"),
-        ("no</think>yes", "yes"),
-        ("<think>no</think>no<think>no</think>\nyes\n", "yes"),
-        ("yes <think>no", "yes"),
-        ("<think>no", ""),
-        ("", ""),
-    ],
-)
-def test_the_answer_stands_behind_the_thinking(completion: str, answer: str) -> None:
-    assert parse_completion(completion).answer == answer

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.env.client import Overflow, read_overflow
-from envbuild.io.episodes import iter_episodes
 from envbuild.records.corpus import printable
-from envbuild.records.episode import EndedBy, Episode
+from envbuild.records.episode import EndedBy
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
-from tests.small_manifest import QUESTIONS, write_small_manifest
+from tests.env.served import roll_one
+from tests.small_manifest import QUESTIONS
 
 runner = CliRunner()
 
@@ -50,41 +50,22 @@ def _error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "BadRequestError", "code": 400}}
 
 
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_manifest(tmp_path_factory.mktemp("music"))
-
-
-def _one_episode(server: PolicyServer, manifest: Path, out: Path, *, exit_code: int = 0) -> Episode:
-    row = server.rows[0].row_id
-    with server as base_url:
-        found = runner.invoke(
-            app,
-            [
-                *("rollout", str(manifest), "--base-url", base_url, "--model", "oracle"),
-                *("--row", row, "--episodes", "1", "--out", str(out), "--json"),
-            ],
-        )
-    assert found.exit_code == exit_code, found.output
-    return next(iter_episodes(out))
-
-
 def test_a_window_that_the_turns_fill_is_a_spent_budget(manifest: Path, tmp_path: Path) -> None:
     roomy = StrictServer(manifest, window=100_000)
-    assert _one_episode(roomy, manifest, tmp_path / "a").ended_by is EndedBy.SUBMIT_SQL
+    assert roll_one(roomy, manifest, tmp_path / "a").ended_by is EndedBy.SUBMIT_SQL
     last = -(-len(roomy.requests[-1]["prompt"]) // CHARACTERS_A_TOKEN)
     assert last < 2048, "the window below is smaller than a turn's own token limit"
 
-    episode = _one_episode(StrictServer(manifest, window=last), manifest, tmp_path / "b")
+    episode = roll_one(StrictServer(manifest, window=last), manifest, tmp_path / "b")
     assert episode.ended_by is EndedBy.TOKEN_BUDGET
     assert episode.error == f"the server's window of {last} tokens is full"
     assert len(episode.turns) == len(roomy.requests) - 1
     assert episode.answer_source == "last_working_query"
-    assert episode.sql == roomy.rows[0].gold_sql
+    assert episode.sql == QUESTIONS[0].gold
 
 
 def test_a_prompt_that_never_fits_is_the_servers_failure(manifest: Path, tmp_path: Path) -> None:
-    episode = _one_episode(StrictServer(manifest, window=20), manifest, tmp_path, exit_code=1)
+    episode = roll_one(StrictServer(manifest, window=20), manifest, tmp_path, exits=1)
     assert episode.ended_by is EndedBy.SERVER_ERROR
     assert "the server's window of 20 tokens" in episode.error
 

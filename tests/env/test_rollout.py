@@ -19,31 +19,16 @@ import envbuild
 from envbuild.cli.app import app
 from envbuild.env.client import ServerGenerate
 from envbuild.errors import OperatorError, StateError
-from envbuild.io.episodes import JOURNAL, EpisodeJournal, iter_episodes
-from envbuild.records.episode import EndedBy, Episode
+from envbuild.io.episodes import JOURNAL, iter_episodes
+from envbuild.records.episode import EndedBy
 from envbuild.testing.policies import POLICIES, ByteTokenizer
 from envbuild.testing.server import PolicyServer
+from tests.env.served import roll
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 runner = CliRunner()
 ROWS = len(QUESTIONS)
 LISTS = '{"tool": "list_tables", "args": {}}'
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_manifest(tmp_path_factory.mktemp("music"))
-
-
-def roll(
-    manifest: Path, out: Path, base_url: str, *more: str, model: str = "oracle", exits: int = 0
-) -> Any:
-    arguments = ["rollout", str(manifest), "--base-url", base_url, "--model", model]
-    found = runner.invoke(app, [*arguments, "--out", str(out), "--json", *more])
-    if found.exception is not None and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    assert found.exit_code == exits, found.output
-    return json.loads(found.stdout)
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "openai"])
@@ -62,20 +47,6 @@ def test_oracle_over_http(manifest: Path, tmp_path: Path, dialect: str) -> None:
     page = tmp_path / "page.html"
     assert runner.invoke(app, ["view", str(tmp_path), "--html", str(page)]).exit_code == 0
     assert QUESTIONS[0].question in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("model", "endings"),
-    [
-        ("lazy", {EndedBy.SUBMIT_SQL}),
-        ("looping", {EndedBy.CALL_BUDGET, EndedBy.NO_ANSWER, EndedBy.FALLBACK}),
-        ("noisy", set(EndedBy) - {EndedBy.POLICY_ERROR, EndedBy.SERVER_ERROR}),
-    ],
-)
-def test_other_policies(manifest: Path, tmp_path: Path, model: str, endings: set[EndedBy]) -> None:
-    with PolicyServer(manifest) as base_url:
-        roll(manifest, tmp_path, base_url, "--episodes", "1", model=model)
-    assert {episode.ended_by for episode in iter_episodes(tmp_path)} <= endings
 
 
 def test_a_resume_asks_for_nothing_twice(manifest: Path, tmp_path: Path) -> None:
@@ -110,42 +81,6 @@ def test_a_kill_loses_nothing_finished(manifest: Path, tmp_path: Path) -> None:
     episodes = list(iter_episodes(tmp_path))
     assert len(episodes) == 40 * ROWS == len({episode.episode_id for episode in episodes})
     assert len(server.requests) - asked < sum(len(episode.turns) for episode in episodes)
-
-
-class HeldServer(PolicyServer):
-    """Answers eight requests, and the others once it may go on."""
-
-    def __init__(self, manifest: Path) -> None:
-        super().__init__(manifest)
-        self.go_on = threading.Event()
-
-    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if len(self.requests) >= 8:
-            self.go_on.wait(600)
-        return super().answer(payload)
-
-
-def test_a_second_rollout_into_the_same_folder_is_refused(manifest: Path, tmp_path: Path) -> None:
-    server = HeldServer(manifest)
-    with server as base_url:
-        command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--out"]
-        command += [str(tmp_path), "--base-url", base_url, "--model", "oracle", "--quiet"]
-        command += ["--episodes", "4", "--concurrency", "1", "--row"]
-        with subprocess.Popen([*command, "music/music/0"], stdout=subprocess.DEVNULL) as first:
-            for _ in range(12_000):
-                if (tmp_path / JOURNAL).exists() and (tmp_path / JOURNAL).stat().st_size:
-                    break
-                time.sleep(0.05)
-            second = subprocess.run([*command, "music/music/1"], capture_output=True, text=True)
-            assert first.poll() is None, "the first one is still at it"
-            server.go_on.set()
-        assert (first.returncode, second.returncode, second.stdout) == (0, 2, "")
-        assert second.stderr == (
-            f"envbuild: another run is writing {tmp_path}: wait for it, or choose another --out\n"
-        )
-        assert len(list(iter_episodes(tmp_path))) == 4
-        assert subprocess.run([*command, "music/music/1"], capture_output=True).returncode == 0
-    assert len(list(iter_episodes(tmp_path))) == 8
 
 
 def test_passing_faults_are_retried_and_lasting_ones_recorded(
@@ -202,26 +137,6 @@ def test_an_outage_is_nobodys_zero_and_is_asked_again(
     assert len(list(iter_episodes(tmp_path))) == found["episodes"] == ROWS
     scored = runner.invoke(app, ["score", str(tmp_path), "--json"])
     assert (scored.exit_code, json.loads(scored.stdout)["mean_reward"]) == (0, 3.0)
-
-
-def test_a_finished_episode_stands_for_one_the_server_failed(tmp_path: Path) -> None:
-    lost = Episode(episode_id="r/0", row_id="r", ended_by=EndedBy.SERVER_ERROR, error="500")
-    done = Episode(episode_id="r/0", row_id="r", ended_by=EndedBy.NO_ANSWER)
-    for _ in range(2):  # in the journal, then over the Parquet file
-        with EpisodeJournal(tmp_path, configuration={}) as journal:
-            journal.add(lost)
-            assert not journal.finished
-        assert list(iter_episodes(tmp_path)) == [lost]
-        with EpisodeJournal(tmp_path, configuration={}) as journal:
-            assert journal.unanswered == {"r/0"}
-            journal.seal()
-    with EpisodeJournal(tmp_path, configuration={}) as journal:
-        journal.add(lost)
-        journal.add(done)
-        assert list(iter_episodes(tmp_path)) == [done]
-        journal.seal()
-    assert EpisodeJournal(tmp_path, configuration={}).finished == {"r/0"}
-    assert list(iter_episodes(tmp_path)) == [done]
 
 
 def test_a_trace_shows_the_first_episode_that_is_asked(manifest: Path, tmp_path: Path) -> None:
@@ -380,25 +295,6 @@ def test_an_answer_that_cannot_be_read_is_the_servers_failure(
     assert found["ended_by"] == {"server_error": ROWS}
 
 
-class LongServer(PolicyServer):
-    """Ignores `max_tokens`, and says how many tokens it made."""
-
-    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, body = super().answer(payload)
-        body["choices"][0] |= {"text": LISTS + " x" * 120_000, "finish_reason": "stop"}
-        body["usage"] |= {"completion_tokens": 60_000}
-        return status, body
-
-
-def test_a_server_that_ignores_the_limit_is_cut(manifest: Path, tmp_path: Path) -> None:
-    with LongServer(manifest) as base_url:
-        found = roll(manifest, tmp_path, base_url, "--episodes", "1")
-    assert found["ended_by"] == {"token_budget": ROWS}
-    for episode in iter_episodes(tmp_path):
-        assert sum(turn.completion_tokens for turn in episode.turns) <= 12_288
-        assert all(turn.truncated and turn.completion_tokens <= 2048 for turn in episode.turns)
-
-
 def test_every_completion_has_a_seed_of_its_own(manifest: Path, tmp_path: Path) -> None:
     database = next(manifest.parent.rglob("*.sqlite"))
     asked = [(question.question, database) for question in QUESTIONS[:2]]
@@ -423,16 +319,8 @@ def test_many_at_once_stay_bounded(manifest: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["localhost/v1", "ftp://127.0.0.1/v1", "http://[::1/v1"])
 def test_what_is_no_url_is_said_at_once(manifest: Path, tmp_path: Path, url: str) -> None:
-    arguments = [
-        "rollout",
-        str(manifest),
-        "--base-url",
-        url,
-        "--model",
-        "m",
-        "--out",
-        str(tmp_path),
-    ]
+    arguments = ["rollout", str(manifest), "--base-url", url, "--model", "m"]
+    arguments += ["--out", str(tmp_path)]
     found = runner.invoke(app, arguments)
     assert isinstance(found.exception, OperatorError)
     assert "URL" in str(found.exception)

@@ -10,9 +10,8 @@ from envbuild.env.prompts import gate_probability, load_preset, normalised
 from envbuild.errors import OperatorError, StateError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
 from envbuild.testing.policies import ByteTokenizer
-from tests.env.shop import call, feed_all, query, shop, start, submit
+from tests.env.shop import call, feed_all, query, start, submit
 
-__all__ = ["shop"]
 COUNT = "SELECT count(*) FROM customer"
 LIST = call("list_tables")
 FAILS_LATE = (

@@ -17,9 +17,8 @@ from envbuild.env.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import ChatFormat, EpisodeSettings
 from envbuild.testing.policies import ByteTokenizer
-from tests.env.shop import TASK, VISIBLE, call, feed_all, query, shop, start, submit
+from tests.env.shop import TASK, VISIBLE, call, feed_all, query, start, submit
 
-__all__ = ["shop"]
 TOKENIZER = ByteTokenizer()
 END = TOKENIZER.encode("<|im_end|>")[0]
 COUNT = "SELECT count(*) FROM customer"

@@ -10,9 +10,7 @@ from envbuild.env.render import cap_text, render_cell
 from envbuild.env.tools import TOOLS, Toolbox, check_call, render_tools, tool_schemas
 from envbuild.env.views import open_database
 from envbuild.records.episode import EpisodeSettings, ToolCall
-from tests.env.shop import VISIBLE, call, query, shop, start
-
-__all__ = ["shop"]
+from tests.env.shop import VISIBLE, call, query, start
 
 
 def use(path: Path, tool: str, **arguments: Any) -> ToolCall:

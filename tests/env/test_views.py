@@ -13,9 +13,7 @@ import pytest
 from envbuild.env.views import ViewCache, open_database
 from envbuild.errors import CorpusError, SourceError
 from envbuild.sql.files.subset import ViewBuilder
-from tests.env.shop import VISIBLE, shop
-
-__all__ = ["shop"]
+from tests.env.shop import VISIBLE
 
 
 @pytest.fixture
