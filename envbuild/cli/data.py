@@ -32,13 +32,13 @@ from envbuild.cli.output import (
     say,
     warn,
 )
-from envbuild.corpora.folder import open_corpora
 from envbuild.corpora.source import Source, read_sources
 from envbuild.corpora.synthetic import write_shape
 from envbuild.errors import UsageError
 from envbuild.generate.corpus import amplify_corpus, parse_rows
 from envbuild.io.json_stream import RawRecord, iter_json
 from envbuild.io.parquet import iter_records
+from envbuild.materialize.any_folder import open_any
 from envbuild.materialize.corpus import CorpusSummary, build_corpus
 from envbuild.materialize.pack import pack_databases
 from envbuild.pipeline.config import MaterializeOptions
@@ -274,7 +274,7 @@ def amplify(
         seed=seed,
     )
     grown = []
-    for folder in open_corpora(corpus):
+    for folder in open_any(corpus, workers=workers, on_read=warn):
         if not folder.catalogued:
             warn(f"{folder.name}: a plain folder has no questions; rows follow its schema only")
         total = len(folder.databases()[:limit])

@@ -23,8 +23,9 @@ from envbuild.cli.options import (
     parse_shard_option,
 )
 from envbuild.cli.output import console, draws_blocks, emit, end, progress, warn
-from envbuild.corpora.folder import CorpusFolder, open_corpora
+from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import UsageError
+from envbuild.materialize.any_folder import open_any
 from envbuild.pipeline.config import PreflightOptions
 from envbuild.preflight.checks import EVALUATION_SEVERITIES
 from envbuild.preflight.page import write_page
@@ -111,7 +112,7 @@ def preflight(
         spread={"workers": workers, "engine": engine},
         quiet=quiet,
     )
-    folders = open_corpora(corpus)
+    folders = open_any(corpus, workers=workers, on_read=warn)
     homes = {folder.name: _home(folder, out, alone=len(folders) == 1) for folder in folders}
     if run.shard is not None and not _check_shard(folders, homes, run):
         raise typer.Exit()

@@ -39,7 +39,6 @@ from envbuild.cli.output import (
     warn,
 )
 from envbuild.cli.plots import check_plot_path, plot_lengths, plot_schedule
-from envbuild.corpora.folder import open_corpora
 from envbuild.env.prompts import load_prompts
 from envbuild.errors import UnknownNameError, UsageError
 from envbuild.evaluate.report import render_page
@@ -59,6 +58,7 @@ from envbuild.manifest.samples import (
     sample_corpora,
 )
 from envbuild.manifest.settings import ManifestSettings, parse_tables
+from envbuild.materialize.any_folder import cache_folder, open_any
 from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions, SampleOptions
 from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted
@@ -114,7 +114,7 @@ def buckets(
 
     with progress("questions", quiet=quiet) as bar:
         report = bucket_corpora(
-            corpus,
+            open_any(corpus, on_read=warn),
             edges=_joined(settings.edges),
             mask=settings.mask,
             shares=_joined(settings.shares),
@@ -191,7 +191,7 @@ def sample(
 
     with progress("sample", quiet=quiet) as bar:
         report = sample_corpora(
-            open_corpora(corpus),
+            open_any(corpus, workers=workers, on_read=warn),
             settings=_manifest_settings(settings, seed=seed, limit=limit),
             show=show,
             workers=workers,
@@ -282,9 +282,15 @@ def manifest(
     for code in left_out:
         if code not in SEVERITIES:
             raise UnknownNameError("finding", code, SEVERITIES)
+    corpora = open_any(corpus, workers=workers, on_read=warn)
+    if any(folder.root.is_relative_to(cache_folder()) for folder in corpora):
+        warn(
+            f"the rows name databases that are linked in {cache_folder()}: `envbuild materialize "
+            f"{corpus}` makes a corpus that can be kept and moved"
+        )
     with progress("manifest", quiet=quiet) as bar:
         built = build_manifest(
-            open_corpora(corpus),
+            corpora,
             out,
             settings=_manifest_settings(
                 settings,

@@ -56,6 +56,16 @@ def open_corpora(path: Path) -> list["CorpusFolder"]:
     return [plain]
 
 
+def holds_corpora(path: Path) -> bool:
+    """True for a corpus folder and the folder above several, finished or not."""
+    if not path.is_dir():
+        return not path.exists()  # what is not there is a corpus that has yet to be made
+    folders = (path, *(child for child in path.iterdir() if child.is_dir()))
+    return any(
+        (folder / INDEX_FILE).is_file() or (folder / PARTS_FOLDER).is_dir() for folder in folders
+    )
+
+
 class CorpusFolder:
     """One corpus: its databases, their catalogue and its questions.
 

@@ -3,11 +3,10 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import lru_cache
 from itertools import islice, pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,7 +14,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from envbuild.corpora.folder import CorpusFolder, open_corpora
+from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import (
     arrow_schema,
@@ -181,7 +180,7 @@ class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bucket_corpora(
-    path: Path,
+    corpora: Sequence[CorpusFolder],
     *,
     edges: str | None = None,
     mask: str = "literals",
@@ -190,11 +189,11 @@ def bucket_corpora(
     limit: int | None = None,
     on_masked: Callable[[int], None] | None = None,
 ) -> BucketReport:
-    """Cuts every corpus at `path`, and writes its buckets.parquet unless only edges are suggested.
+    """Cuts every corpus, and writes its buckets.parquet unless only edges are suggested.
 
     `limit` takes each corpus's first questions only; then nothing is written either.
-    Raises UsageError for edges or shares that cannot be, CorpusFolderError for a folder that is no
-    corpus or has no questions.
+    Raises UsageError for edges or shares that cannot be, CorpusFolderError for a corpus
+    without questions.
     """
     if mask not in list(MaskMode):
         raise UnknownNameError("mask", mask, MaskMode)
@@ -211,7 +210,6 @@ def bucket_corpora(
             for corpus in corpora
         )
 
-    corpora = open_corpora(path)
     suggested = cut(suggest, write=False) if suggest is not None else ()
     if suggest is not None and edges is None:
         return BucketReport(suggested=suggested)

@@ -166,19 +166,18 @@ def _from_file(record: DatabaseRecord, path: Path, *, link: bool) -> Built:
 
     A copy is out of WAL mode, and holds what an unfinished log beside the source held. BIRD's
     column descriptions come along, to where its readers look for them. A table that SQLite cannot
-    read here (its module, collation or function is missing) is a Reject. Raises CorpusError
-    `not_a_database` for a file that SQLite cannot read, `missing_file`, and, with `link`,
-    `log_beside_file` where a log would be left out; none leaves a file behind.
+    read here (its module, collation or function is missing) is a Reject. With `link` a file with a
+    log beside it is copied all the same: a link would leave the log out. Raises CorpusError
+    `not_a_database` for a file that SQLite cannot read, and `missing_file`; none leaves a file
+    behind.
     """
     source = Path(record.sqlite_file)
     if not source.is_file():
         raise CorpusError("missing_file", f"no file {source.name}", db_id=record.db_id)
     logs = (source.with_name(source.name + ending) for ending in ("-wal", "-journal"))
     log = next((log for log in logs if log.is_file() and log.stat().st_size), None)
-    if link and log is not None:
-        raise CorpusError("log_beside_file", "copy it instead of linking", db_id=record.db_id)
     with atomic_path(path) as temporary:
-        if link:
+        if link and log is None:
             _link(source, temporary)
         else:
             shutil.copyfile(source, temporary)

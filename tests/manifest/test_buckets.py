@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
+from envbuild.corpora.folder import open_corpora
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import open_parquet, parquet_metadata
 from envbuild.manifest.buckets import Edges, bucket_corpora, cut_corpus, read_edges
@@ -36,7 +37,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def test_every_question_is_cut_once_and_kept(shop: Path) -> None:
-    report = bucket_corpora(shop, edges="149,278", shares="0.5,0.25,0.25")
+    report = bucket_corpora(open_corpora(shop), edges="149,278", shares="0.5,0.25,0.25")
     (found,) = report.corpora
     assert [(band.name, band.questions) for band in found.bands] == [
         ("short", 2), ("medium", 1), ("long", 1),
@@ -58,7 +59,7 @@ def test_a_limit_looks_at_the_first_questions_and_writes_nothing(shop: Path) -> 
     assert (found["questions"], found["empty"]) == (3, ["long"])
     assert not (shop / "shop" / "buckets.parquet").exists()
     with pytest.raises(UsageError, match="--limit 0"):
-        bucket_corpora(shop, limit=0)
+        bucket_corpora(open_corpora(shop), limit=0)
 
 
 def test_the_edges_are_read_back(shop: Path) -> None:
@@ -89,9 +90,9 @@ def test_the_command_shows_writes_and_exits_by_what_it_found(shop: Path) -> None
 
 def test_what_cannot_be_cut_is_said(shop: Path) -> None:
     with pytest.raises(UnknownNameError, match="literals, skeleton"):
-        bucket_corpora(shop, mask="words")
+        bucket_corpora(open_corpora(shop), mask="words")
     with pytest.raises(CorpusFolderError, match="no questions"):
-        bucket_corpora(shared_data("bird") / "dev_databases")
+        bucket_corpora(open_corpora(shared_data("bird") / "dev_databases"))
 
 
 def test_synsql_shares_under_both_masks(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_row_is_a_whole_training_input(corpora: Path, tmp_path: Path) -> None:
 def test_findings_signal_and_edges_of_earlier_stages_are_taken(
     corpora: Path, tmp_path: Path
 ) -> None:
-    bucket_corpora(corpora, edges="10,20,30")
+    bucket_corpora(open_corpora(corpora), edges="10,20,30")
     folder = corpora / "shop"
     findings = [
         Finding(corpus="shop", code=code, severity=Severity.WARNING, db_id="shop", question_id="q1")
@@ -208,7 +208,7 @@ def test_another_configuration_is_refused_naming_what_differs(
         ConfigurationError, match=r"holds a manifest made with another --tables, --seed"
     ):
         build(corpora, out, seed=1, largest=4)
-    bucket_corpora(corpora)
+    bucket_corpora(open_corpora(corpora))
     with pytest.raises(ConfigurationError, match=r"made with another b/buckets\.parquet"):
         build(corpora, out)
 
@@ -406,7 +406,7 @@ def test_a_local_ray_leaves_the_same_bytes(corpora: Path, tmp_path: Path) -> Non
 
 def test_the_index_names_the_edges_of_every_corpus(corpora: Path, tmp_path: Path) -> None:
     first, *others = open_corpora(corpora)
-    bucket_corpora(first.root, edges="10,20,30")
+    bucket_corpora(open_corpora(first.root), edges="10,20,30")
     build_manifest([first, *others], tmp_path / "m", settings=ManifestSettings())
     edges = open_manifest(tmp_path / "m").edges
     assert edges[first.name] == [10, 20, 30]
