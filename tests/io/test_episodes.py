@@ -32,6 +32,8 @@ def episode(key: str, *, text: str = "{}") -> Episode:
 
 
 def test_round_trip_and_order(tmp_path: Path) -> None:
+    with pytest.raises(CorpusFolderError, match="no episodes in"):
+        list(iter_episodes(tmp_path))
     with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
         journal.add(episode("b/0", text="<think>\u2028ü\n</think>"))
         journal.add(episode("a/0"))
@@ -58,15 +60,18 @@ def test_a_kill_loses_nothing_finished(tmp_path: Path) -> None:
         assert journal.seal() == 3
 
 
-def test_another_version_is_refused_in_figures(tmp_path: Path) -> None:
+def test_another_configuration_is_refused_by_key_and_a_version_in_figures(tmp_path: Path) -> None:
     made = {"envbuild": "0.1.0", "sqlite": "3.49.1"}
     with EpisodeJournal(tmp_path, configuration=CONFIGURATION | made) as journal:
         journal.add(episode("a/0"))
         journal.seal()
     metadata = parquet_metadata(tmp_path / PARQUET)
     assert {key: metadata[key] for key in made} == made
+    with pytest.raises(ConfigurationError, match="another model, seed: choose another --out"):
+        EpisodeJournal(tmp_path, configuration={**made, "model": "n", "seed": 1})
     with pytest.raises(ConfigurationError, match=r"another sqlite \(3.49.1 then, 3.50.0 now\):"):
         EpisodeJournal(tmp_path, configuration=CONFIGURATION | made | {"sqlite": "3.50.0"})
+    EpisodeJournal(tmp_path, configuration=CONFIGURATION | made).close()  # the folder is free
 
 
 def test_a_second_writer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
@@ -87,14 +92,6 @@ def test_a_second_writer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
             later.add(episode("c/0"))
             assert later.seal() == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["episodes.json", PARQUET]
-
-
-def test_a_refused_configuration_leaves_the_folder_free(tmp_path: Path) -> None:
-    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
-        journal.add(episode("a/0"))
-    with pytest.raises(ConfigurationError, match="another model"):
-        EpisodeJournal(tmp_path, configuration=CONFIGURATION | {"model": "n"})
-    EpisodeJournal(tmp_path, configuration=CONFIGURATION).close()
 
 
 def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path: Path) -> None:
@@ -122,21 +119,6 @@ def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path: Pat
                 assert journal.finished == {"a/0"}
         finally:
             os.kill(child, 9)
-
-
-def test_a_resume_adds_to_a_sealed_folder(tmp_path: Path) -> None:
-    for key in ("a/0", "b/0"):
-        with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
-            journal.add(episode(key))
-            journal.seal()
-    assert len(list(iter_episodes(tmp_path))) == 2
-
-
-def test_another_configuration_is_refused_by_key(tmp_path: Path) -> None:
-    with EpisodeJournal(tmp_path, configuration=CONFIGURATION) as journal:
-        journal.add(episode("a/0"))
-    with pytest.raises(ConfigurationError, match="another seed"):
-        EpisodeJournal(tmp_path, configuration={"model": "m", "seed": 1})
 
 
 def test_a_folder_in_which_nothing_was_kept_takes_any_configuration(tmp_path: Path) -> None:
@@ -169,11 +151,6 @@ def test_a_folder_that_goes_while_it_is_written_is_said(tmp_path: Path, replaced
             assert [e.episode_id for e in iter_episodes(folder)] == ["b/0", "d/0"]
         else:
             assert not folder.exists()
-
-
-def test_an_empty_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusFolderError, match="no episodes in"):
-        list(iter_episodes(tmp_path))
 
 
 def test_a_journal_of_any_length_is_read_and_sealed_in_bounded_memory(tmp_path: Path) -> None:

@@ -88,37 +88,6 @@ def test_every_refused_row_is_counted_under_its_constraint(file: Path) -> None:
         assert table.rows == table.rows_stored
 
 
-def test_values_arrive_as_they_are(file: Path) -> None:
-    payload = (
-        '{"t": [{"v": 9223372036854775807}, {"v": 9223372036854775808}, {"v": -1e999},'
-        '{"v": 1.0}, {"v": "1"}, {"v": true}, {"v": null}, {"v": "a\\u0000b"},'
-        '{"v": "\\ud83d\\ude00"}, {"v": "\\ud83d"}, {"v": {"$hex": "ff"}}, {"v": "é"}]}'
-    )
-    built = build(file, "CREATE TABLE t(v);", payload)
-    assert read(file, "SELECT v FROM t") == [
-        (2**63 - 1,),
-        ("9223372036854775808",),
-        (float("-inf"),),
-        (1.0,),
-        ("1",),
-        (1,),
-        (None,),
-        ("a\0b",),
-        ("😀",),
-        ("\ufffd",),
-        ('{"$hex": "ff"}',),
-        ("é",),
-    ]
-    assert reasons(built) == [("cell", "invalid_unicode")]
-
-
-def test_a_table_named_twice_or_in_another_case_keeps_all_rows(file: Path) -> None:
-    payload = '{"T": [{"a": 1, "b": "%s"}], "t": [{"A": 2}], "T": [{"a": 3}]}' % ("x" * 200)
-    built = build(file, "CREATE TABLE t(a INT, b TEXT);", payload)
-    assert read(file, "SELECT a FROM t") == [(1,), (2,), (3,)]
-    assert built.tables[0].rows_offered == 3
-
-
 def test_names_fold_ascii_letters_only(file: Path) -> None:
     built = build(file, 'CREATE TABLE "Ä"(x INT);', {"ä": [{"x": 1}], "Ä": [{"X": 2}]})
     assert read(file, 'SELECT x FROM "Ä"') == [(2,)]
@@ -196,13 +165,6 @@ def test_a_broken_payload_leaves_no_file(file: Path, payload: Any, reason: str) 
 def test_no_rows_is_fine(file: Path, payload: str) -> None:
     built = build(file, "CREATE TABLE t(id INTEGER);", payload)
     assert (built.database.tables, built.database.rows) == (1, 0)
-
-
-def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
-    payload = {"t": [{"id": i, "s": "x" * (i % 50)} for i in range(3000)]}
-    ddl = "CREATE TABLE t(id INTEGER PRIMARY KEY, s TEXT); CREATE INDEX i ON t(s);"
-    first, second = (build(tmp_path / name, ddl, payload) for name in ("a", "b"))
-    assert first.database.sha256 == second.database.sha256
 
 
 def test_ready_files_are_copied_with_their_log_and_never_written(tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from envbuild.errors import CorpusFolderError, SourceError
 from envbuild.io import json_stream
 from envbuild.io.json_stream import iter_json
 from envbuild.materialize.corpus import build_corpus
-from envbuild.records.corpus import Reject
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.execution.session import Session
-from tests.shared import shared_data
 
 PACKED = json.dumps("\0envbuild packed/1")
 
@@ -135,18 +133,6 @@ def test_a_damaged_or_foreign_catalogue_is_a_sentence(tmp_path: Path) -> None:
         corpus.questions()
 
 
-def test_a_payload_kept_as_a_struct_is_read_like_its_json(tmp_path: Path) -> None:
-    columns = {
-        "schema_id": ["d"],
-        "full_schema": ["CREATE TABLE t(a)"],
-        "schema_content": [{"t": [{"a": 1}, {"a": 2}]}],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
-    build_corpus(read_source(tmp_path), tmp_path / "out", workers=1)
-    (corpus,) = open_corpora(tmp_path / "out")
-    assert [table.rows_stored for table in corpus.tables()] == [2]
-
-
 def test_bytes_of_a_nested_payload_are_blobs_and_deeper_ones_cost_their_row(
     tmp_path: Path,
 ) -> None:
@@ -194,26 +180,6 @@ def test_nan_in_a_payload_kept_as_an_object_is_counted(tmp_path: Path) -> None:
         found = session.run("SELECT b FROM t ORDER BY a").rows
     assert found == ((None,), ("Inf",), ("NaN",))
     assert Counter(r.reason for r in corpus.rejects()) == {"nan_to_null": 1}
-
-
-@pytest.mark.parametrize("corpus", ["spider", "bird", "synsql"])
-def test_nan_in_a_published_question_file_costs_nothing_else(tmp_path: Path, corpus: str) -> None:
-    published = shared_data(corpus)
-    source = tmp_path / corpus
-    source.mkdir()
-    file = next(f for f in published.iterdir() if f.name in ("dev.json", "data.json"))
-    for other in published.iterdir():
-        if other != file:
-            (source / other.name).symlink_to(other)
-    questions = json.loads(file.read_text())
-    fields = {"question", "evidence", "external_knowledge"} & questions[5].keys()
-    questions[5] |= dict.fromkeys(fields, float("nan"))
-    (source / file.name).write_text(json.dumps(questions))
-    before, after = (list(read_source(folder).questions()) for folder in (published, source))
-    assert [n for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [5]
-    lost = after[5]
-    assert isinstance(lost, Reject)
-    assert lost.reason == "no_phrasing"
 
 
 def test_a_device_is_no_corpus() -> None:
