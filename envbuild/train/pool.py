@@ -1,5 +1,12 @@
 """The question pool: which rows may be trained on, filled by shares a bucket, in step order as a
-file."""
+file.
+
+`untrainable_rows` is the one rule for what may be trained on: pools, exports and adapters ask it.
+It keeps test rows out, their schemas under another name, and their questions reworded: a schema is
+known by its tables' and columns' names, whatever the database is called and in whatever order they
+are declared, and a near-duplicate shares at least 0.8 of its words. Columns are read, never whole
+records, so that a manifest of 2.5 million rows fits.
+"""
 
 import hashlib
 import math
@@ -20,20 +27,12 @@ from envbuild.engine.seeds import derived_random
 from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, parquet_metadata, read_records, write_records
-from envbuild.manifest.read import Manifest, open_manifest, select_rows
+from envbuild.manifest.read import ROWS_FILE, Manifest, open_manifest, select_rows
 from envbuild.records.corpus import EVALUATION_SPLITS, Schema, is_evaluation_split
 from envbuild.records.manifest import BucketFill, Schedule, ScheduleRow
 from envbuild.schema.read import read_schema_of
 from envbuild.sql.connect import VERSIONS
 from envbuild.train.schedule import EVERYTHING, Draws, apportion, exact, largest_total
-
-# Keeps test out of training: its rows, its schemas under another name, its questions reworded.
-#
-# `untrainable_rows` is the one rule for what may be trained on: pools, exports and adapters ask
-# it. A schema's fingerprint is its tables' and columns' names, whatever the database is called
-# and in whatever order they are declared. A near-duplicate question shares at least 0.8 of its
-# words.
-
 
 NEAR = 0.8
 """Jaccard index of two questions' sets of words from which they count as near-duplicates."""
@@ -52,13 +51,38 @@ def untrainable_rows(manifest: Manifest, *, apart_from: Sequence[Manifest] = ())
     TEST_SPLIT: its split is an evaluation's. SAME_SCHEMA, NEAR_DUPLICATE: it gives such a row away,
     or any row of `apart_from`. Databases are opened only where something is held out.
     """
-    rows = _Rows(manifest)
-    held_out = [row for row in rows if is_evaluation_split(row.split)]
+    held_out = [row for row in _rows(manifest) if is_evaluation_split(row.split)]
     reasons = {row.row_id: TEST_SPLIT for row in held_out}
-    held_out += [row for other in apart_from for row in _Rows(other)]
-    if held_out and len(reasons) < len(manifest.rows):
-        reasons |= _leaks((row for row in rows if row.row_id not in reasons), held_out)
+    held_out += [row for other in apart_from for row in _rows(other)]
+    if not held_out or len(reasons) == len(manifest.rows):
+        return reasons
+    fingerprint = cache(lambda file: schema_fingerprint(read_schema_of(file)))
+    schemas = {fingerprint(row.database) for row in held_out}
+    near = NearDuplicates(row.question for row in held_out)
+    for row in _rows(manifest):
+        if row.row_id in reasons:
+            continue
+        if fingerprint(row.database) in schemas:
+            reasons[row.row_id] = SAME_SCHEMA
+        elif near.holds(row.question):
+            reasons[row.row_id] = NEAR_DUPLICATE
     return reasons
+
+
+class _Row(NamedTuple):
+    row_id: str
+    split: str
+    question: str
+    database: Path
+
+
+def _rows(manifest: Manifest) -> Iterator[_Row]:
+    path = cache(manifest.root.joinpath)
+    columns = manifest.columns("row_id", "split", "question", "sqlite_file")
+    for batch in columns.to_batches(max_chunksize=BATCH):
+        parts = (column.to_pylist() for column in batch.columns)
+        for row_id, split, question, file in zip(*parts, strict=True):
+            yield _Row(row_id, split, question, path(file))
 
 
 def schema_fingerprint(schema: Schema) -> str:
@@ -83,8 +107,7 @@ class NearDuplicates:
     rarest |set| - ceil(t |set|) + 1 words of each.
     """
 
-    def __init__(self, questions: Iterable[str], *, near: float = NEAR) -> None:
-        self._near = near
+    def __init__(self, questions: Iterable[str]) -> None:
         words = sorted({question_words(q) for q in questions}, key=sorted)
         self._frequency = Counter(word for each in words for word in each)
         self._by_word: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
@@ -98,71 +121,16 @@ class NearDuplicates:
         words = question_words(question)
         if words in self._whole:
             return True
-        seen: set[frozenset[str]] = set()
-        for word in self._prefix(words):
-            for other in self._by_word.get(word, ()):
-                if other in seen:
-                    continue
-                seen.add(other)
-                shared = len(words & other)
-                if shared >= self._near * (len(words) + len(other) - shared):
-                    return True
-        return False
+        others = {other for word in self._prefix(words) for other in self._by_word.get(word, ())}
+        return any(len(words & other) >= NEAR * len(words | other) for other in others)
 
     def _prefix(self, words: frozenset[str]) -> list[str]:
-        length = len(words) - ceil(self._near * len(words) - 1e-9) + 1
+        length = len(words) - ceil(NEAR * len(words) - 1e-9) + 1
         known = [word for word in words if word in self._frequency]
         length -= len(words) - len(known)  # words that no held-out question has are the rarest
         if length <= 0:
             return []
         return sorted(known, key=lambda word: (self._frequency[word], word))[:length]
-
-
-class _Row(NamedTuple):
-    row_id: str
-    split: str
-    question: str
-    database: Path
-
-
-class _Rows:
-    """A manifest's rows, as often as wanted.
-
-    Four columns in Arrow's memory, never whole records: a manifest of 2.5 million rows fits.
-    """
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._root = manifest.root
-        self._columns = manifest.columns("row_id", "split", "question", "sqlite_file")
-
-    def __iter__(self) -> Iterator[_Row]:
-        path = cache(self._root.joinpath)
-        for batch in self._columns.to_batches(max_chunksize=BATCH):
-            columns = (column.to_pylist() for column in batch.columns)
-            for row_id, split, question, file in zip(*columns, strict=True):
-                yield _Row(row_id, split, question, path(file))
-
-
-def _leaks(train: Iterable[_Row], held_out: Sequence[_Row]) -> dict[str, str]:
-    """Reason a training row must stay out: row id -> SAME_SCHEMA or NEAR_DUPLICATE."""
-    fingerprint = cache(lambda file: schema_fingerprint(read_schema_of(file)))
-    schemas = {fingerprint(row.database) for row in held_out}
-    near = NearDuplicates(row.question for row in held_out)
-    reasons = {}
-    for row in train:
-        if fingerprint(row.database) in schemas:
-            reasons[row.row_id] = SAME_SCHEMA
-        elif near.holds(row.question):
-            reasons[row.row_id] = NEAR_DUPLICATE
-    return reasons
-
-
-# The question pool: the manifest's rows that may be trained on, filled by shares a bucket.
-#
-# Columns only, never whole records: a manifest of 2.5 million rows fits.
-
-
-_COLUMNS = ("row_id", "bucket", "masked_length", "signal")
 
 
 class PoolChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,15 +180,53 @@ def build_pool(
 
     Raises UsageError where an option leaves nothing to choose from.
     """
-    offered = offered_rows(manifest, choice, test=test)
-    rows_a_bucket, fills, notes = _fill(offered.rows, schedule, choice, offered.left_out)
+    rows, left_out, test_rows = offered_rows(manifest, choice, test=test)
+    unmeasured = rows["signal"].null_count()
+    buckets, shares = schedule.buckets, [exact(share) for share in schedule.pool]
+    if not buckets:
+        rows = rows.with_columns(bucket=pl.lit(EVERYTHING))
+        buckets, shares = (EVERYTHING,), [Fraction(1)]
+    notes = []
+    unnamed = rows.filter(~pl.col("bucket").is_in(buckets))["bucket"]
+    if len(unnamed):
+        left_out["bucket_not_in_schedule"] += len(unnamed)
+        notes.append(
+            f"{len(unnamed)} rows are in buckets that the schedule does not name: "
+            f"{', '.join(sorted(set(unnamed)))}"
+        )
+    spare = {name: _ranked(rows, name, choice) for name in buckets}
+    offered = [len(ids) for ids in spare.values()]
+    size = largest_total(offered, shares) if choice.size is None else choice.size
+    wanted = dict(zip(buckets, apportion(size, shares), strict=True))
+    chosen = {name: _take(spare[name], wanted[name]) for name in buckets}
+    fills = []
+    for place, name in enumerate(buckets):
+        taken, lenders = len(chosen[name]), []
+        nearest = sorted(buckets, key=lambda b: abs(buckets.index(b) - place))
+        for lender in nearest if choice.borrow else ():
+            if borrowed := _take(spare[lender], wanted[name] - len(chosen[name])):
+                chosen[name] += borrowed
+                lenders.append(lender)
+        fills.append(
+            BucketFill(
+                bucket=name,
+                share=float(shares[place]),
+                wanted=wanted[name],
+                offered=offered[place],
+                taken=taken,
+                borrowed=len(chosen[name]) - taken,
+                lenders=tuple(lenders),
+            )
+        )
+    if unused := sum(map(len, spare.values())):
+        left_out["beyond_share"] += unused
     return Pool(
-        rows=rows_a_bucket,
-        fills=fills,
-        left_out=dict(sorted(offered.left_out.items())),
-        test_rows=offered.test_rows,
-        unmeasured=offered.rows["signal"].null_count(),
-        notes=notes,
+        rows={name: tuple(sorted(ids)) for name, ids in chosen.items()},
+        fills=tuple(fills),
+        left_out=dict(sorted(left_out.items())),
+        test_rows=test_rows,
+        unmeasured=unmeasured,
+        notes=tuple(notes),
     )
 
 
@@ -244,15 +250,18 @@ def offered_rows(manifest: Path, choice: PoolChoice, *, test: Sequence[Path] = (
     reasons = untrainable_rows(opened, apart_from=others)
     left_out = Counter(reasons.values())
     test_rows = left_out[TEST_SPLIT] + sum(len(other.rows) for other in others)
-    frame = cast(pl.DataFrame, pl.from_arrow(opened.columns(*_COLUMNS)))
+    columns = opened.columns("row_id", "bucket", "masked_length", "signal")
+    frame = cast(pl.DataFrame, pl.from_arrow(columns))
     rows = frame.filter(~pl.col("row_id").is_in(list(reasons)))
     if choice.where:
         kept = rows.filter(pl.col("row_id").is_in(select_rows(opened, choice.where)))
         left_out["not_selected"] += rows.height - kept.height
         rows = kept
     if rows.is_empty():
+        counts = [f"{count} {reason}" for reason, count in sorted(left_out.items())]
         raise UsageError(
-            f"no row of the manifest may be trained on ({_counted(left_out)}); rows of the splits "
+            f"no row of the manifest may be trained on ({', '.join(counts) or 'it is empty'}); "
+            f"rows of the splits "
             f"{', '.join(EVALUATION_SPLITS)} never are"
         )
     return Offered(rows, left_out, test_rows)
@@ -264,56 +273,11 @@ def lengths_a_bucket(rows: pl.DataFrame) -> dict[str, list[int]]:
     return dict(sorted(lengths.items(), key=lambda entry: (min(entry[1]), entry[0])))
 
 
-def _fill(
-    rows: pl.DataFrame, schedule: Schedule, choice: PoolChoice, left_out: Counter[str]
-) -> tuple[dict[str, tuple[str, ...]], tuple[BucketFill, ...], tuple[str, ...]]:
-    if not schedule.buckets:
-        rows = rows.with_columns(bucket=pl.lit(EVERYTHING))
-    buckets = schedule.buckets or (EVERYTHING,)
-    shares = [exact(share) for share in schedule.pool] if schedule.buckets else [Fraction(1)]
-    strange = sorted(set(rows["bucket"]) - set(buckets))
-    notes = []
-    if strange:
-        other = rows.filter(pl.col("bucket").is_in(strange)).height
-        left_out["bucket_not_in_schedule"] += other
-        notes.append(
-            f"{other} rows are in buckets that the schedule does not name: {', '.join(strange)}"
-        )
-    offered = {name: _ranked(rows, name, choice) for name in buckets}
-    most = largest_total([len(offered[name]) for name in buckets], shares)
-    size = choice.size if choice.size is not None else most
-    wanted = dict(zip(buckets, apportion(size, shares), strict=True))
-    taken = {name: offered[name][: wanted[name]] for name in buckets}
-    spare = {name: offered[name][wanted[name] :] for name in buckets}
-    fills, chosen = [], {}
-    for position, name in enumerate(buckets):
-        borrowed: list[str] = []
-        lenders = []
-        nearest = sorted(
-            buckets, key=lambda b: (abs(buckets.index(b) - position), buckets.index(b))
-        )
-        for lender in nearest if choice.borrow else ():
-            lack = wanted[name] - len(taken[name]) - len(borrowed)
-            if lack and spare[lender]:
-                borrowed += spare[lender][:lack]
-                spare[lender] = spare[lender][lack:]
-                lenders.append(lender)
-        chosen[name] = tuple(sorted((*taken[name], *borrowed)))
-        fills.append(
-            BucketFill(
-                bucket=name,
-                share=float(shares[position]),
-                wanted=wanted[name],
-                offered=len(offered[name]),
-                taken=len(taken[name]),
-                borrowed=len(borrowed),
-                lenders=tuple(lenders),
-            )
-        )
-    unused = sum(len(ids) for ids in spare.values())
-    if unused:
-        left_out["beyond_share"] += unused
-    return chosen, tuple(fills), tuple(notes)
+def _take(ids: list[str], count: int) -> list[str]:
+    """Removes the first ids and returns them."""
+    taken = ids[:count]
+    del ids[:count]
+    return taken
 
 
 def _ranked(rows: pl.DataFrame, bucket: str, choice: PoolChoice) -> list[str]:
@@ -332,13 +296,6 @@ def _ranked(rows: pl.DataFrame, bucket: str, choice: PoolChoice) -> list[str]:
         for weight in weights
     ]
     return [row_id for _, row_id in sorted(zip(finish, ids, strict=True))]
-
-
-def _counted(left_out: Counter[str]) -> str:
-    return (
-        ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
-        or "it is empty"
-    )
 
 
 # The schedule as a file: every question of every step, in the order a trainer reads it.
@@ -371,9 +328,10 @@ def write_schedule(path: Path, draws: Draws, pool: Pool, choice: PoolChoice, man
         "seed": str(draws.seed),
         "pool": msgspec.json.encode(choice).decode(),
         "pool_fills": msgspec.json.encode(pool.fills).decode(),
-        "manifest_sha256": sha256_file(manifest / "manifest.parquet"),
+        "manifest_sha256": sha256_file(manifest / ROWS_FILE),
     }
-    return write_records(path, _every_row(draws), arrow_schema(ScheduleRow), metadata=metadata)
+    rows = (row for step in range(draws.schedule.steps) for row in draws.at(step).rows)
+    return write_records(path, rows, arrow_schema(ScheduleRow), metadata=metadata)
 
 
 def read_schedule_file(path: Path) -> OrderedSchedule:
@@ -387,8 +345,3 @@ def read_schedule_file(path: Path) -> OrderedSchedule:
         seed=int(metadata["seed"]),
         manifest_sha256=metadata["manifest_sha256"],
     )
-
-
-def _every_row(draws: Draws) -> Iterator[ScheduleRow]:
-    for step in range(draws.schedule.steps):
-        yield from draws.at(step).rows

@@ -165,12 +165,9 @@ def suggest_schedule(rows: Mapping[str, int]) -> Schedule:
     own = apportion(1000, [Fraction(count, total) for count in rows.values()])
     equal = apportion(1000, [Fraction(1, len(rows))] * len(rows))
     shares = [Fraction(part, 1000) for part in own]
-    pool = apportion(largest_total(list(rows.values()), shares), shares)
-    kept = {
-        name: count
-        for (name, count), taken in zip(rows.items(), pool, strict=True)
-        if taken and count * 100 >= total
-    }
+    sizes = apportion(largest_total(list(rows.values()), shares), shares)
+    pool = dict(zip(rows, sizes, strict=True))
+    kept = {name: n for name, n in rows.items() if pool[name] and n * 100 >= total}
     if kept and len(kept) < len(rows):
         return suggest_schedule(kept)
     first = (1.0, *[0.0] * (len(rows) - 1))
@@ -185,15 +182,13 @@ def suggest_schedule(rows: Mapping[str, int]) -> Schedule:
             Phase(steps=400, start=end),
         ),
     )
-    while not _fits(plan, dict(zip(rows, pool, strict=True))):
+    while any(
+        count > pool[name]
+        for counts in islice(iter_counts(plan), plan.steps)
+        for name, count in counts.items()
+    ):
         plan = replace(plan, questions=plan.questions - 1)
     return plan
-
-
-def _fits(plan: Schedule, pool: Mapping[str, int]) -> bool:
-    """True where no step asks for more questions of a bucket than the pool has."""
-    steps = islice(iter_counts(plan), plan.steps)
-    return all(count <= pool[name] for step in steps for name, count in step.items())
 
 
 def render_schedule(schedule: Schedule) -> str:
@@ -213,35 +208,28 @@ def render_schedule(schedule: Schedule) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _faults(schedule: Schedule) -> list[str]:
-    faults = [
-        f"{name} must be at least 1, got {value}"
-        for name, value in (
-            ("steps", schedule.steps),
-            ("questions", schedule.questions),
-            ("episodes", schedule.episodes),
-        )
-        if value < 1
-    ]
-    if len(set(schedule.buckets)) != len(schedule.buckets):
-        faults.append("a bucket is named twice")
-    if schedule.buckets and not schedule.phases:
-        faults.append("buckets need at least one [[phases]] entry")
-    if not schedule.buckets and (schedule.phases or schedule.pool):
-        faults.append("pool shares and phases need `buckets`")
+def _faults(schedule: Schedule) -> Iterator[str]:
+    numbers = {name: getattr(schedule, name) for name in ("steps", "questions", "episodes")}
     shares = {"pool": schedule.pool} if schedule.buckets else {}
     for position, phase in enumerate(schedule.phases, 1):
+        numbers[f"phase {position}'s steps"] = phase.steps
         shares[f"phase {position}'s start"] = phase.start
         if phase.end:
             shares[f"phase {position}'s end"] = phase.end
-        if phase.steps < 1:
-            faults.append(f"phase {position} must have at least 1 step")
+    for name, value in numbers.items():
+        if value < 1:
+            yield f"{name} must be at least 1, got {value}"
+    if len(set(schedule.buckets)) != len(schedule.buckets):
+        yield "a bucket is named twice"
+    if schedule.buckets and not schedule.phases:
+        yield "buckets need at least one [[phases]] entry"
+    if not schedule.buckets and (schedule.phases or schedule.pool):
+        yield "pool shares and phases need `buckets`"
     for label, values in shares.items():
         if len(values) != len(schedule.buckets):
-            faults.append(f"{label} needs {len(schedule.buckets)} shares, has {len(values)}")
+            yield f"{label} needs {len(schedule.buckets)} shares, has {len(values)}"
         elif min(values) < 0 or sum(exact(v) for v in values) != 1:
-            faults.append(f"{label} must be shares that sum to 1, got {list(values)}")
-    return faults
+            yield f"{label} must be shares that sum to 1, got {list(values)}"
 
 
 # The questions of a step, from (seed, step) alone: no state, no order of calls.
@@ -270,18 +258,22 @@ class Draws:
         """`pool`: row ids a bucket, in an order that does not depend on chance."""
         self.schedule, self.pool, self.seed = schedule, pool, seed
         self._orders: dict[tuple[str, int], list[str]] = {}
-        self._counts = list(itertools.islice(iter_counts(schedule), schedule.steps))
-        self._before = _sums(self._counts)
+        self._counts = list(islice(iter_counts(schedule), schedule.steps))
+        self._before: list[dict[str, int]] = [dict.fromkeys(self._counts[0], 0)]
+        """Questions a bucket in all steps before each."""
+        for counts in self._counts:
+            self._before.append({name: self._before[-1][name] + n for name, n in counts.items()})
 
     def at(self, step: int) -> StepDraw:
         """The draw of `step`, from 0 to the schedule's last."""
-        counts = self._counts[step]
-        gate = gate_at(self.schedule, step)
-        drawn = [
-            (bucket, epoch, row_id)
-            for bucket, count in counts.items()
-            for epoch, row_id in self._take(bucket, self._before[step][bucket], count)
-        ]
+        counts, gate = self._counts[step], gate_at(self.schedule, step)
+        sizes = {bucket: len(self.pool.get(bucket, ())) for bucket in counts}
+        drawn = []
+        for bucket, count in counts.items():
+            start = self._before[step][bucket]
+            for position in range(start, start + count) if sizes[bucket] else ():
+                epoch, place = divmod(position, sizes[bucket])
+                drawn.append((bucket, epoch, self._order(bucket, epoch)[place]))
         derived_random(self.seed, str(step), "slots").shuffle(drawn)
         return StepDraw(
             step=step,
@@ -300,21 +292,11 @@ class Draws:
                 for slot, (bucket, epoch, row_id) in enumerate(drawn)
             ),
             lacking={
-                bucket: count - len(self.pool.get(bucket, ()))
+                bucket: count - sizes[bucket]
                 for bucket, count in counts.items()
-                if count > len(self.pool.get(bucket, ()))
+                if count > sizes[bucket]
             },
         )
-
-    def _take(self, bucket: str, start: int, count: int) -> list[tuple[int, str]]:
-        size = len(self.pool.get(bucket, ()))
-        if not size:
-            return []
-        taken = []
-        for position in range(start, start + count):
-            epoch, place = divmod(position, size)
-            taken.append((epoch, self._order(bucket, epoch)[place]))
-        return taken
 
     def _order(self, bucket: str, epoch: int) -> list[str]:
         """The bucket's questions in the order of one epoch.
@@ -339,11 +321,3 @@ class Draws:
         order = list(self.pool[bucket])
         derived_random(self.seed, f"{bucket}/{epoch}", "order").shuffle(order)
         return order
-
-
-def _sums(counts: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
-    """The questions a bucket before each step."""
-    before: list[Mapping[str, int]] = [dict.fromkeys(counts[0], 0)]
-    for step in counts:
-        before.append({bucket: before[-1][bucket] + count for bucket, count in step.items()})
-    return before
