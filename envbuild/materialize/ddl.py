@@ -210,22 +210,16 @@ def _counts_in_another_dialect(text: str) -> bool:
 
 def created_table(text: str) -> str | None:
     """Folded name of the table that a CREATE TABLE statement makes, without a schema before it."""
-    words = _words(text)
-    if next(words, "").upper() != "CREATE":
+    words = list(islice(_words(text), 12))
+    if words[1:2] and words[1].upper() in ("TEMP", "TEMPORARY"):
+        del words[1]
+    if [word.upper() for word in words[:2]] != ["CREATE", "TABLE"]:
         return None
-    word = next(words, "")
-    if word.upper() in ("TEMP", "TEMPORARY"):
-        word = next(words, "")
-    if word.upper() != "TABLE":
-        return None
-    name = next(words, "")
-    if name.upper() == "IF":
-        next(words, "")
-        next(words, "")
-        name = next(words, "")
-    while next(words, "") == ".":
-        name = next(words, "")
-    return fold_name(unquote(name))
+    if [word.upper() for word in words[2:5]] == ["IF", "NOT", "EXISTS"]:
+        del words[2:5]
+    while words[3:4] == ["."]:  # a schema's name
+        del words[2:4]
+    return fold_name(unquote("".join(words[2:3])))
 
 
 def _words(text: str) -> Iterator[str]:
@@ -237,15 +231,12 @@ def _end_of_columns(text: str) -> int | None:
     """Where the column list's closing parenthesis stands."""
     depth = 0
     for kind, start, end in iter_code(text):
-        if kind is Kind.OPERATOR and text[start:end] == "(":
-            depth += 1
-        elif kind is Kind.OPERATOR and text[start:end] == ")":
-            depth -= 1
+        if kind is Kind.OPERATOR and (word := text[start:end]) in ("(", ")"):
+            depth += 1 if word == "(" else -1
             if depth == 0:
                 return start
     return None
 
 
 def _start(text: str) -> int:
-    found = _HEAD.match(text)
-    return found.end() if found else 0
+    return _HEAD.match(text).end()  # type: ignore[union-attr]  # it matches everywhere

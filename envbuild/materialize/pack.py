@@ -5,7 +5,8 @@ packed values, and only a database that holds such a value has a packed payload.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from envbuild.errors import CorpusError
 from envbuild.io.packed import PACKED, UndecodableText, pack_value
 from envbuild.io.parquet import write_batches, write_records
 from envbuild.materialize.build import SEQUENCE_TABLE, has_sequences
-from envbuild.records.corpus import Question, Table
+from envbuild.records.corpus import DatabaseRow, Question, Table
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection, quote_name
 from envbuild.sql.files.inspect import open_ready
@@ -37,17 +38,20 @@ _SCHEMAS = pa.schema(
 )
 _QUERIES = pa.schema(
     [
-        ("question_id", pa.string()),
-        ("schema_id", pa.string()),
-        ("sql", pa.string()),
-        ("difficulty", pa.string()),
-        ("question", pa.string()),
-        ("style", pa.string()),
-        ("evidence", pa.string()),
-        ("relevant_tables", pa.string()),
-        ("number_of_relevant_tables", pa.int64()),
-        ("execution_result", pa.string()),
-        ("split", pa.string()),
+        (name, pa.int64() if name == "number_of_relevant_tables" else pa.string())
+        for name in [
+            "question_id",
+            "schema_id",
+            "sql",
+            "difficulty",
+            "question",
+            "style",
+            "evidence",
+            "relevant_tables",
+            "number_of_relevant_tables",
+            "execution_result",
+            "split",
+        ]
     ]
 )
 _PLAIN = frozenset((int, float, str, type(None)))
@@ -96,16 +100,14 @@ def pack_databases(
     CorpusFolderError where there is nothing to pack.
     """
     corpora = open_corpora(folder)
-    return [
-        _pack_corpus(
-            corpus,
-            Path(out) / corpus.name if len(corpora) > 1 else Path(out),
-            workers=workers,
-            limit=limit,
-            on_packed=on_packed,
-        )
-        for corpus in corpora
-    ]
+    summaries = []
+    for corpus in corpora:
+        place = Path(out) / corpus.name if len(corpora) > 1 else Path(out)
+        chosen = corpus.databases()[:limit]
+        shards = [(row.db_id, row.split, str(corpus.database_path(row.db_id))) for row in chosen]
+        databases = run_shards(_pack_shard, shards, workers=workers)
+        summaries.append(_pack_corpus(corpus, place, chosen, databases, on_packed))
+    return summaries
 
 
 def pack_database(connection: Connection, *, db_id: str, split: str = "") -> Packed:
@@ -148,20 +150,17 @@ def pack_database(connection: Connection, *, db_id: str, split: str = "") -> Pac
 def _pack_corpus(
     corpus: CorpusFolder,
     out: Path,
-    *,
-    workers: int | None,
-    limit: int | None,
+    chosen: Sequence[DatabaseRow],
+    databases: Iterable[Packed],
     on_packed: Callable[[int], None],
 ) -> PackSummary:
-    chosen = corpus.databases()[:limit]
     splits = {row.split for row in chosen}
     split = splits.pop() if len(splits) == 1 else ""
-    shards = [(row.db_id, row.split, str(corpus.database_path(row.db_id))) for row in chosen]
-    counts = {"tables": 0, "rows": 0}
+    counts: Counter[str] = Counter()
     problems: list[str] = []
 
-    def packed_databases() -> Iterator[Packed]:
-        for packed in run_shards(_pack_shard, shards, workers=workers):
+    def taken() -> Iterator[Packed]:
+        for packed in databases:
             on_packed(1)
             problems.extend(f"{packed.schema_id}: {problem}" for problem in packed.problems)
             if packed.schema_content:
@@ -170,19 +169,20 @@ def _pack_corpus(
                 yield packed
 
     schemas = out / SCHEMAS_FILE.format(split=split or "train")
-    databases = write_records(schemas, packed_databases(), _SCHEMAS, group=1)
+    stored = write_records(schemas, taken(), _SCHEMAS, group=1)
     known = {row.db_id for row in chosen}
-    questions = [q for q in corpus.iter_questions() if q.db_id in known]
+    questions = [_query(q) for q in corpus.iter_questions() if q.db_id in known]
     if questions:
-        batch = pa.RecordBatch.from_pylist([_query(q) for q in questions], schema=_QUERIES)
+        batch = pa.RecordBatch.from_pylist(questions, schema=_QUERIES)
         write_batches(out / QUERIES_FILE.format(split=split or "train"), [batch], _QUERIES)
     return PackSummary(
         name=corpus.name,
         out=str(out),
-        databases=databases,
+        databases=stored,
+        tables=counts["tables"],
+        rows=counts["rows"],
         questions=len(questions),
         problems=tuple(problems),
-        **counts,
     )
 
 
@@ -198,10 +198,17 @@ def _pack_shard(shard: tuple[str, str, str]) -> Packed:
 def _pack_table(connection: Connection, table: Table) -> tuple[bytes, int, bool]:
     """(JSON text of the rows, how many, whether any value had to be packed)."""
     names = [column.name for column in table.columns if not column.generated]
+    where = f"FROM main.{quote_name(table.name)}"
+    columns = list(map(quote_name, names))
     try:
-        rows = _read_plainly(connection, table.name, names)
-    except UnicodeDecodeError:
-        rows = _read_bytewise(connection, table.name, names)
+        rows = list(connection.execute(f"SELECT {', '.join(columns)} {where}"))
+    except UnicodeDecodeError:  # then text comes as bytes, and is decoded here
+        parts = [
+            f"typeof({c}) = 'text', iif(typeof({c}) = 'text', CAST({c} AS BLOB), {c})"
+            for c in columns
+        ]
+        cells = connection.execute(f"SELECT {', '.join(parts)} {where}")
+        rows = [tuple(map(_decoded, row[::2], row[1::2])) for row in cells]
     plain = _PLAIN.issuperset(map(type, chain.from_iterable(rows))) and all(
         math.isfinite(value) for row in rows for value in row if type(value) is float
     )
@@ -211,32 +218,11 @@ def _pack_table(connection: Connection, table: Table) -> tuple[bytes, int, bool]
     return msgspec.json.encode(objects), len(objects), not plain
 
 
-def _read_plainly(connection: Connection, table: str, names: list[str]) -> list[tuple[Any, ...]]:
-    columns = ", ".join(map(quote_name, names))
-    return list(connection.execute(f"SELECT {columns} FROM main.{quote_name(table)}"))
-
-
-def _read_bytewise(connection: Connection, table: str, names: list[str]) -> list[tuple[Any, ...]]:
-    """The same rows where some text does not decode: text comes as bytes and is decoded here."""
-    parts = []
-    for name in map(quote_name, names):
-        parts.append(f"typeof({name}) = 'text'")
-        parts.append(f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END")
-    cells = connection.execute(f"SELECT {', '.join(parts)} FROM main.{quote_name(table)}")
-    return [
-        tuple(
-            _decoded(value) if is_text else value
-            for is_text, value in zip(row[::2], row[1::2], strict=True)
-        )
-        for row in cells
-    ]
-
-
-def _decoded(raw: bytes) -> str | UndecodableText:
+def _decoded(is_text: int, value: Any) -> Any:
     try:
-        return raw.decode()
+        return value.decode() if is_text else value
     except UnicodeDecodeError:
-        return UndecodableText(raw)
+        return UndecodableText(value)
 
 
 def _query(question: Question) -> dict[str, Any]:
