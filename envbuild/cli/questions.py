@@ -43,7 +43,7 @@ from envbuild.env.prompts import load_prompts
 from envbuild.errors import UnknownNameError, UsageError
 from envbuild.evaluate.report import render_page
 from envbuild.evaluate.runs import evaluate_ladder
-from envbuild.evaluate.statistics import score_all
+from envbuild.evaluate.statistics import score_group
 from envbuild.io.files import write_text
 from envbuild.manifest.buckets import CorpusBuckets, bucket_corpora, parse_edges
 from envbuild.manifest.build import Built, build_manifest
@@ -691,8 +691,8 @@ def _write_ladder_page(path: Path, folder: Path, rungs: list[Rung]) -> None:
         questions=rungs[-1].official.total,
         said="the same questions over three sizes of database",
         official_name="official@1",
-        scores=(score_all([]),),
+        scores=(score_group([]),),
         ladder=tuple(rungs),
         versions=VERSIONS,
     )
-    write_text(path, render_page(evaluation, [], groups={}))
+    write_text(path, render_page(evaluation, []))

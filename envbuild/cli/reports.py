@@ -28,7 +28,7 @@ from envbuild.cli.output import (
     warn,
 )
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
-from envbuild.evaluate.report import chart_groups, iter_metrics, render_page, write_evaluation
+from envbuild.evaluate.report import iter_metrics, render_page, write_evaluation
 from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
 from envbuild.evaluate.statistics import compare_all, read_sides, side_noise
 from envbuild.io.files import write_bytes, write_text
@@ -89,8 +89,7 @@ def evaluate(
     if folder is not None:
         write_evaluation(folder, found, run.verdicts, run.literals)
     if html is not None:
-        groups = chart_groups(run.verdicts)
-        write_text(html, render_page(found, run.verdicts, run.episodes, groups=groups))
+        write_text(html, render_page(found, run.verdicts, run.episodes))
         warn(f"wrote {html}")
     if metrics is not None:
         lines = (msgspec.json.encode(metric) + b"\n" for metric in iter_metrics(found))

@@ -5,6 +5,7 @@ official files and question ids in forks; Spider's one SQL a line (a blank line 
 JSON lines with `question_id` or `id` and `predicted_sql`, `prediction`, `pred` or `sql`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,13 +52,13 @@ def read_predictions(
     except UnicodeDecodeError as e:
         raise SourceError(f"{path} is not UTF-8 text: {e}") from None
     first = text.lstrip()[:1]
-    if first == "{" and (whole := _json_object(text)) is not None:
-        return _match_bird(whole, questions, keys=keys)
-    if first == "{":
-        return _match_jsonl(text, questions)
     if first == "[":
-        return _match_records(_decode(text), questions, form="JSON array")
-    return _match_lines(text, questions)
+        return _match_records(_json_array(text), questions, form="JSON array")
+    if first != "{":
+        return _match_lines(text, questions)
+    if (whole := _json_object(text)) is not None:
+        return _match_bird(whole, questions, keys=keys)
+    return _match_records(_json_lines(text), questions, form="JSON lines")
 
 
 def questions_in_place(offered: Iterable[Question | Reject]) -> list[Question]:
@@ -79,10 +80,7 @@ def quote_some(ids: Sequence[str]) -> str:
 
 
 def _json_object(text: str) -> dict[str, Any] | None:
-    """The whole text as one `{key: SQL}` object; None where it is a line of JSON lines.
-
-    What is no text (null, NaN, the number that BIRD's own script writes) is no prediction.
-    """
+    """The whole text as one `{key: SQL}` object; None where it is a line of JSON lines."""
     try:
         whole = msgspec.convert(decode_json(text), dict[str, Any])
     except msgspec.MsgspecError:
@@ -90,53 +88,65 @@ def _json_object(text: str) -> dict[str, Any] | None:
     return None if set(_ID_NAMES) & set(whole) else whole
 
 
+def _json_array(text: str) -> Sequence[object]:
+    try:
+        return msgspec.convert(decode_json(text), list[object])
+    except msgspec.MsgspecError as e:
+        raise SourceError(f"not a JSON array of predictions: {e}") from None
+
+
+def _json_lines(text: str) -> list[object]:
+    records: list[object] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            if line.strip():
+                records.append(msgspec.convert(decode_json(line), dict[str, object]))
+        except msgspec.MsgspecError as e:
+            raise SourceError(f"line {number} is not a JSON object: {e}") from None
+    return records
+
+
 def _match_bird(
     whole: Mapping[str, Any], questions: Sequence[Question], *, keys: str
 ) -> Predictions:
     by_position = {str(i): q for i, q in enumerate(questions)}
     by_id = {q.question_id: q for q in questions}
+    # what is no text (null, NaN, the number that BIRD's own script writes) is no prediction
     split = {key: _split_bird(sql if isinstance(sql, str) else "") for key, sql in whole.items()}
     if keys == "auto":
-        keys = _tell_keys(split, by_position, by_id)
+        keys = _tell_keys({key: db_id for key, (_, db_id) in split.items()}, by_position, by_id)
     index = by_id if keys == "id" else by_position
     found, unknown = {}, []
     for key, (sql, db_id) in split.items():
         question = index.get(key)
         if question is None:
             unknown.append(key)
-            continue
-        if db_id and db_id != (question.db_id or db_id):
+        elif db_id and question.db_id and db_id != question.db_id:
             raise SourceError(
                 f"prediction {key!r} is for database {db_id!r} but the question of that {keys} is "
                 f"over {question.db_id!r}: another release or split of the benchmark?"
             )
-        found[question.question_id] = sql
-    return Predictions(
-        sql={k: v for k, v in found.items() if v.strip()},
-        said=f"BIRD form, keys are {keys}s",
-        unknown=tuple(unknown),
-    )
+        elif sql.strip():
+            found[question.question_id] = sql
+    return Predictions(sql=found, said=f"BIRD form, keys are {keys}s", unknown=tuple(unknown))
 
 
 def _tell_keys(
-    split: Mapping[str, tuple[str, str]],
+    databases: Mapping[str, str],
     by_position: Mapping[str, Question],
     by_id: Mapping[str, Question],
 ) -> str:
     """`id` or `position`: the reading under which more keys find a question over their database."""
     if all(key == q.question_id for key, q in by_position.items()):
         return "id"  # the two readings are the same
-
-    def fits(index: Mapping[str, Question]) -> int:
-        return sum(
-            key in index and db_id in ("", index[key].db_id) for key, (_, db_id) in split.items()
-        )
-
-    ids, positions = fits(by_id), fits(by_position)
+    ids, positions = (
+        sum(key in index and db_id in ("", index[key].db_id) for key, db_id in databases.items())
+        for index in (by_id, by_position)
+    )
     if not ids and not positions:
         raise SourceError(
             "no key of this file is an id or a position of these questions: the file has "
-            f"{quote_some(list(split))}, the questions have {quote_some(list(by_id))}"
+            f"{quote_some(list(databases))}, the questions have {quote_some(list(by_id))}"
         )
     if ids == positions:
         raise SourceError(
@@ -151,17 +161,12 @@ def _split_bird(value: str) -> tuple[str, str]:
     return (sql, db_id.strip()) if separator else (value, "")
 
 
-def _match_jsonl(text: str, questions: Sequence[Question]) -> Predictions:
-    records = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            record = msgspec.convert(decode_json(line), dict[str, object])
-        except msgspec.MsgspecError as e:
-            raise SourceError(f"line {number} is not a JSON object: {e}") from None
-        records.append(record)
-    return _match_records(records, questions, form="JSON lines")
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    sql: str
+    db_id: str
+    text: str
+    """The question, with single blanks."""
 
 
 def _match_records(
@@ -173,72 +178,60 @@ def _match_records(
     misfit = next(
         (e for e in entries if e.key in by_id and not _same_question(e, by_id[e.key])), None
     )
-    if misfit is not None and not all(e.db_id and e.question for e in entries):
+    if misfit is not None and not all(e.db_id and e.text for e in entries):
         raise SourceError(
             f"{form}: {misfit.key!r} is a question over {by_id[misfit.key].db_id!r} here, but the "
             f"prediction is for {misfit.db_id!r}: another release or subset of the benchmark?"
         )
-    matched = (
-        _by_text(entries, questions) if misfit is not None else [by_id.get(e.key) for e in entries]
-    )
+    keys = [entry.key for entry in entries]
+    twice = next((k for k, times in Counter(keys).items() if times > 1 and k != _NO_ID), None)
+    if twice is not None:
+        raise SourceError(f"{form}: question {twice!r} is predicted twice")
+    waiting: dict[tuple[str, str], list[Question]] = {}
+    for question in reversed(questions):  # equal texts are taken in their order
+        waiting.setdefault((question.db_id, _plain(question.question)), []).append(question)
     found: dict[str, str] = {}
     unknown = []
-    seen: set[str] = set()
-    for entry, question in zip(entries, matched, strict=True):
-        if entry.key in seen and entry.key != _NO_ID:
-            raise SourceError(f"{form}: question {entry.key!r} is predicted twice")
-        seen.add(entry.key)
-        if question is None:
+    for entry in entries:
+        if misfit is None:
+            matched = by_id.get(entry.key)
+        else:
+            same = waiting.get((entry.db_id, entry.text))
+            matched = same.pop() if same else None
+        if matched is None:
             unknown.append(entry.key)
         elif entry.sql.strip():
-            found[question.question_id] = entry.sql
+            found[matched.question_id] = entry.sql
     how = "matched by database and question text" if misfit else "keyed by question id"
     return Predictions(sql=found, said=f"{form}, {how}", unknown=tuple(unknown))
-
-
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    key: str
-    sql: str
-    db_id: str
-    question: str
 
 
 def _entry(record: object, *, form: str) -> _Entry:
     if not isinstance(record, dict):
         raise SourceError(f"{form}: every entry must be an object with an id and SQL")
     ids = [record[name] for name in _ID_NAMES if name in record]
-    key = next((str(one) for one in ids if one is not None), _NO_ID if ids else None)
-    name = next((name for name in _SQL_NAMES if name in record), None)
-    if key is None or name is None:
+    sqls = [record[name] for name in _SQL_NAMES if name in record]
+    if not ids or not sqls:
         raise SourceError(
             f"{form}: an entry needs one of {', '.join(_ID_NAMES)} and one of "
             f"{', '.join(_SQL_NAMES)}; this one has {', '.join(map(str, record))}"
         )
     return _Entry(
-        key=key,
-        sql=record[name] if isinstance(record[name], str) else "",
+        key=next((str(one) for one in ids if one is not None), _NO_ID),
+        sql=sqls[0] if isinstance(sqls[0], str) else "",
         db_id=str(record.get("db_id") or ""),
-        question=str(record.get("question") or ""),
+        text=_plain(str(record.get("question") or "")),
     )
 
 
 def _same_question(entry: _Entry, question: Question) -> bool:
     """False where the entry names another database, or another text, than the question does."""
-    asked, told = question.question.split(), entry.question.split()
-    same_database = not (question.db_id and entry.db_id) or question.db_id == entry.db_id
-    return same_database and (not (asked and told) or asked == told)
+    pairs = ((entry.db_id, question.db_id), (entry.text, _plain(question.question)))
+    return all(not (told and asked) or told == asked for told, asked in pairs)
 
 
-def _by_text(entries: Sequence[_Entry], questions: Sequence[Question]) -> list[Question | None]:
-    """Each entry's question by database and text; equal texts are taken in their order."""
-    waiting: dict[tuple[str, str], list[Question]] = {}
-    for question in reversed(questions):
-        key = (question.db_id, " ".join(question.question.split()))
-        waiting.setdefault(key, []).append(question)
-    return [
-        same.pop() if (same := waiting.get((e.db_id, " ".join(e.question.split())))) else None
-        for e in entries
-    ]
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _match_lines(text: str, questions: Sequence[Question]) -> Predictions:
@@ -259,10 +252,3 @@ def _match_lines(text: str, questions: Sequence[Question]) -> Predictions:
         if sql.strip():
             found[question.question_id] = sql
     return Predictions(sql=found, said="one SQL a line, by position")
-
-
-def _decode(text: str) -> Sequence[object]:
-    try:
-        return msgspec.convert(decode_json(text), list[object])
-    except msgspec.MsgspecError as e:
-        raise SourceError(f"not a JSON array of predictions: {e}") from None

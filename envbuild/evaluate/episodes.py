@@ -1,16 +1,21 @@
-"""Judging episodes against their manifest: both verdicts, exploration, literals and behaviour."""
+"""Judging episodes against their manifest: both verdicts, exploration, literals and behaviour.
+
+One episode is in memory at a time: what is judged of it is small, whatever was said in it.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from statistics import fmean
+from typing import Any
 
 import msgspec
 
 from envbuild.env.reward import can_judge
 from envbuild.env.tools import TOOLS
 from envbuild.errors import GoldError
-from envbuild.evaluate.predicted import explain
+from envbuild.evaluate.predicted import compared
 from envbuild.evaluate.statistics import share_of
 from envbuild.manifest.gold_store import GoldStore
 from envbuild.records.episode import EndedBy, Episode, ToolCall
@@ -23,77 +28,201 @@ from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.tokens import Kind, iter_tokens
 from envbuild.sql.verdicts import decode_rows, digest_rows, judge
 
-# How a policy acted, from its episodes alone: nothing is run again here.
+OFFICIAL = "official@1"
+"""EX's rule, here and on hidden variants."""
+OpenView = Callable[[ManifestRow], AbstractContextManager[Session]]
+"""Opens the database view that a row's episodes were run on."""
+VariantSession = Callable[[ManifestRow, str], Session]
+"""A session on one hidden variant of a row's database, by the variant's id."""
 
+
+class Actions(msgspec.Struct, frozen=True, kw_only=True):
+    """How one episode acted."""
+
+    turns: int
+    calls: int
+    shares: dict[str, list[bool]]
+    """Each share of a `Behaviour` -> what this episode adds to it, a value a case."""
+
+
+class JudgedEpisode(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode's verdict and what it looked at and did."""
+
+    verdict: QuestionVerdict
+    opened_all: bool | None
+    """It opened every gold table; None where the gold reads none."""
+    literals: tuple[LiteralUse, ...]
+    actions: Actions | None
+    """None where the server failed the episode: what it came to is nobody's doing."""
+
+
+def judge_episodes(
+    gold_store: GoldStore,
+    episodes: Iterable[Episode],
+    *,
+    open_view: OpenView,
+    variant_session: VariantSession,
+) -> Iterator[JudgedEpisode]:
+    """One judged episode each, in the order given.
+
+    The gold's result is the manifest's, unless `gold_store` reruns golds: else gold is run only for
+    the literal ledger, once a row. Raises UnknownNameError for an episode whose row the manifest
+    does not hold.
+    """
+    decisive: dict[str, list[str]] = {}
+    for episode in episodes:
+        row = gold_store.manifest.row(episode.row_id)
+        stored = gold_store.gold(row)
+        gold = gold_result(stored)
+        if episode.ended_by is EndedBy.SERVER_ERROR:
+            failed = Verdict.SERVER_ERROR
+            said = f"the server failed: {episode.error}".rstrip(": ")
+            verdict = _verdict(row, episode, compared(None, gold, failed, failed))
+            verdict = msgspec.structs.replace(verdict, reason=said)
+            yield JudgedEpisode(verdict=verdict, opened_all=None, literals=(), actions=None)
+            continue
+        with open_view(row) as session:
+            predicted = session.run(episode.sql) if episode.sql.strip() else None
+            official = judge(predicted, gold, verdict=OFFICIAL)
+            strict = judge(predicted, gold, verdict="strict@1")
+            if row.row_id not in decisive:
+                found = decisive_literals(row, session=session, gold=stored) if gold.ok else []
+                decisive[row.row_id] = found
+            opened = opened_all(row, episode, session.connection)
+        verdict = _verdict(
+            row,
+            episode,
+            compared(predicted, gold, official, strict),
+            hidden=_hidden(gold_store, row, episode, official, variant_session),
+        )
+        ledger = literal_ledger(
+            row, episode, decisive=decisive[row.row_id], correct=official.correct
+        )
+        yield JudgedEpisode(
+            verdict=verdict,
+            opened_all=opened,
+            literals=tuple(ledger),
+            actions=describe_actions(episode, opened_all=opened, outcome=verdict.outcome),
+        )
+
+
+def gold_result(stored: GoldResult) -> QueryResult:
+    """A stored gold result as the executor would have returned it."""
+    outcome = Outcome(stored.outcome)
+    rows = decode_rows(stored.result) if stored.result else ()
+    return QueryResult(outcome=outcome, columns=stored.columns, rows=rows)
+
+
+def _hidden(
+    gold_store: GoldStore,
+    row: ManifestRow,
+    episode: Episode,
+    official: Verdict,
+    variant_session: VariantSession,
+) -> str:
+    """`hidden@1`: EX's own rule, here and on every scored variant; empty where there is none.
+
+    A variant is scored where the reward would score it. A failure is a variant's, or EX's own.
+    """
+    golds = ((name, gold_store.gold(row, name)) for name in row.variants)
+    scored = [(name, gold_result(gold)) for name, gold in golds if can_judge(gold)]
+    if not scored or not official.scored:
+        return ""
+    found = official
+    for variant, gold in scored:
+        if found is Verdict.EQUAL:
+            predicted = variant_session(row, variant).run(episode.sql)
+            found = judge(predicted, gold, verdict=OFFICIAL)
+    return found
+
+
+def _verdict(
+    row: ManifestRow, episode: Episode, comparison: dict[str, Any], *, hidden: str = ""
+) -> QuestionVerdict:
+    shown = {name.lower() for name in row.tables}
+    return QuestionVerdict(
+        question_id=row.question_id,
+        corpus=row.corpus,
+        db_id=row.db_id,
+        split=row.split,
+        policy=episode.policy,
+        candidate=episode.candidate,
+        episode_id=episode.episode_id,
+        question=row.question,
+        difficulty=row.difficulty,
+        bucket=row.bucket,
+        tables=len(row.tables),
+        schema=episode.schema,
+        gold_sql=row.gold_sql,
+        predicted_sql=episode.sql,
+        hidden=hidden,
+        ended_by=episode.ended_by,
+        gold_tables=len(row.gold_tables),
+        gold_tables_shown=sum(name.lower() in shown for name in row.gold_tables),
+        **comparison,
+    )
+
+
+# How a policy acted, from its episodes alone: nothing is run again here.
 
 RAN = frozenset((Outcome.OK.value, Outcome.TRUNCATED.value))
 """Outcomes of SQL that executes; a truncated result ran, it is only longer than its cap."""
-
+LAST_WORKING = "last_working_query"
+"""The `Episode.answer_source` of a fallback."""
+OPENED_ALL = "opened_all_gold_tables"
 SHARES = (
     *("submit_rate", "executable_sql", "truncated", "fallback_rate", "wasted_calls"),
-    "opened_all_gold_tables",
+    OPENED_ALL,
 )
 """Fields of a `Behaviour` that are shares."""
 
-LAST_WORKING = "last_working_query"
-"""The `Episode.answer_source` of a fallback."""
 
+def describe_actions(
+    episode: Episode, *, opened_all: bool | None = None, outcome: str = ""
+) -> Actions:
+    """How an episode acted.
 
-def describe_behaviour(
-    episodes: Sequence[Episode],
-    opened_all: Sequence[bool | None] | None = None,
-    outcomes: Sequence[str] | None = None,
-    questions: Sequence[Hashable] | None = None,
-) -> Behaviour:
-    """Rates and means over episodes; shares of nothing are 0.
-
-    Episodes that their server failed are in `ended_by` alone: what they came to is nobody's doing.
-    `opened_all`: per episode whether it opened every gold table (`exploration.opened_all`).
-    `outcomes`: per episode the `Outcome` of its answer, empty without one: an episode runs no
-    answer of its own, whoever judged it did. `questions`: per episode the question it is to, the
-    unit of the intervals; without them its row.
+    `outcome`: the `Outcome` of its answer, empty without one: an episode runs no answer of its own,
+    whoever judged it did.
     """
-    told = zip(
-        episodes,
-        opened_all or [None] * len(episodes),
-        outcomes or [""] * len(episodes),
-        questions or [episode.row_id for episode in episodes],
-        strict=True,
-    )
-    shares: dict[str, list[tuple[Hashable, bool]]] = {name: [] for name in SHARES}
-    played = []
-    for episode, opened, outcome, question in told:
-        if episode.ended_by is EndedBy.SERVER_ERROR:
-            continue
-        played.append(episode)
-        calls = list(iter_calls(episode))
-        ran = [call.outcome for call in calls if call.sql and call.outcome]
-        if outcome and not fell_back(episode):  # that query is among the calls already
-            ran.append(outcome)
-        wasted = count_wasted(episode)
-        for name, values in (
-            ("submit_rate", [episode.ended_by is EndedBy.SUBMIT_SQL]),
-            ("executable_sql", [one in RAN for one in ran]),
-            ("truncated", [any(turn.truncated for turn in episode.turns)]),
-            ("fallback_rate", [fell_back(episode)]),
-            ("wasted_calls", [place < wasted for place in range(len(calls))]),
-            ("opened_all_gold_tables", [] if opened is None else [opened]),
-        ):
-            shares[name] += [(question, value) for value in values]
-    found = {name: share_of(values) for name, values in shares.items()}
-    value = {name: share.value or 0.0 for name, share in found.items()}
+    calls = list(iter_calls(episode))
+    # also where a budget ended the episode
+    fell_back = episode.answer_source == LAST_WORKING or episode.ended_by is EndedBy.FALLBACK
+    ran = [call.outcome for call in calls if call.sql and call.outcome]
+    if outcome and not fell_back:  # that query is among the calls already
+        ran.append(outcome)
+    wasted = count_wasted(episode)
+    shares = {
+        "submit_rate": [episode.ended_by is EndedBy.SUBMIT_SQL],
+        "executable_sql": [one in RAN for one in ran],
+        "truncated": [any(turn.truncated for turn in episode.turns)],
+        "fallback_rate": [fell_back],
+        "wasted_calls": [place < wasted for place in range(len(calls))],
+        OPENED_ALL: [] if opened_all is None else [opened_all],
+    }
+    return Actions(turns=len(episode.turns), calls=len(calls), shares=shares)
+
+
+def describe_behaviour(judged: Sequence[JudgedEpisode]) -> Behaviour:
+    """Rates and means over judged episodes; shares of nothing are 0.
+
+    Episodes that their server failed are in `ended_by` alone. The question is the unit of the
+    intervals.
+    """
+    acted = [(one.verdict.key, one.actions) for one in judged if one.actions is not None]
+    found = {
+        name: share_of((key, value) for key, did in acted for value in did.shares[name])
+        for name in SHARES
+    }
+    rates = {name: share.value or 0.0 for name, share in found.items() if name != OPENED_ALL}
     return Behaviour(
-        episodes=len(played),
-        submit_rate=value["submit_rate"],
-        executable_sql=value["executable_sql"],
-        mean_turns=_mean(len(e.turns) for e in played),
-        mean_tool_calls=_mean(sum(1 for _ in iter_calls(e)) for e in played),
-        truncated=value["truncated"],
-        fallback_rate=value["fallback_rate"],
-        wasted_calls=value["wasted_calls"],
-        ended_by=dict(sorted(Counter(e.ended_by.value for e in episodes).items())),
-        opened_all_gold_tables=found["opened_all_gold_tables"].value,
+        episodes=len(acted),
+        mean_turns=fmean(did.turns for _, did in acted) if acted else 0.0,
+        mean_tool_calls=fmean(did.calls for _, did in acted) if acted else 0.0,
+        ended_by=dict(sorted(Counter(one.verdict.ended_by for one in judged).items())),
+        opened_all_gold_tables=found[OPENED_ALL].value,
         intervals={name: (s.low, s.high) for name, s in found.items() if s.total},
+        **rates,
     )
 
 
@@ -101,11 +230,6 @@ def iter_calls(episode: Episode) -> Iterator[ToolCall]:
     """The episode's tool calls in order, failed ones too."""
     for turn in episode.turns:
         yield from turn.calls
-
-
-def fell_back(episode: Episode) -> bool:
-    """Whether the answer is the last working query, also where a budget ended the episode."""
-    return episode.answer_source == LAST_WORKING or episode.ended_by is EndedBy.FALLBACK
 
 
 def count_wasted(episode: Episode) -> int:
@@ -123,7 +247,7 @@ def count_wasted(episode: Episode) -> int:
     return wasted
 
 
-def call_arguments(call: ToolCall) -> Mapping[str, object]:
+def _arguments(call: ToolCall) -> Mapping[str, object]:
     """The call's arguments; empty where they were not an object."""
     try:
         return msgspec.json.decode(call.arguments, type=dict[str, object])
@@ -138,16 +262,10 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers) if numbers else 0.0
-
-
 # What an episode looked at: gold tables it opened, and the ledger of the gold's literals.
 
 
 OPENING_TOOLS = frozenset(tool.name for tool in TOOLS if tool.opens_table)
-ANSWERS = frozenset(("submit_sql",))
 UNKNOWN_VALUE = "'\u241fno such value\u241f'"
 """An SQL string that no data holds."""
 
@@ -159,7 +277,7 @@ def opened_tables(episode: Episode, connection: Connection) -> set[str]:
         if call.failed:
             continue
         if call.tool in OPENING_TOOLS:
-            opened.add(str(call_arguments(call).get("table_name", "")).lower())
+            opened.add(str(_arguments(call).get("table_name", "")).lower())
         elif call.tool == "run_query" and call.outcome in RAN:
             try:
                 found = read_gold_tables(connection, call.sql)
@@ -184,7 +302,7 @@ def literal_ledger(
 ) -> Iterator[LiteralUse]:
     """One line a string literal that the gold's answer depends on (`decisive_literals`)."""
     question = f"{row.question}\n{row.evidence}".lower()
-    results = "\n".join(_shown(iter_calls(episode))).lower()
+    results = "\n".join(_shown(episode)).lower()
     answer = {text.lower() for _, _, text in _string_spans(episode.sql, quoted=None)}
     for literal in decisive:
         needle = literal.strip("%").lower()
@@ -236,32 +354,30 @@ def decisive_literals(row: ManifestRow, *, session: Session, gold: GoldResult) -
     return decisive
 
 
-def summarize_ledger(ledger: Iterable[LiteralUse]) -> dict[str, float | int | None]:
+def summarize_ledger(ledger: Sequence[LiteralUse]) -> dict[str, float | int | None]:
     """The shares that the published analysis gives, over decisive literals.
 
     `literals`; of all: `stated`, `looked_up`, `used`; of the unstated: `unstated_looked_up`,
     `unstated_used`; and how often the answer was right with the right value and without it. A
     share of nothing is None.
     """
-    lines = list(ledger)
-    unstated = [line for line in lines if not line.stated]
 
-    def share(chosen: list[LiteralUse], holds: Callable[[LiteralUse], bool]) -> float | None:
-        return sum(map(holds, chosen)) / len(chosen) if chosen else None
+    def share(values: Iterable[bool]) -> float | None:
+        listed = list(values)
+        return sum(listed) / len(listed) if listed else None
 
-    scored = [line for line in lines if line.correct is not None]
+    unstated = [line for line in ledger if not line.stated]
+    scored = [(line.used, line.correct) for line in ledger if line.correct is not None]
     return {
-        "literals": len(lines),
-        "stated": share(lines, lambda u: u.stated),
-        "looked_up": share(lines, lambda u: u.looked_up),
-        "used": share(lines, lambda u: u.used),
+        "literals": len(ledger),
+        "stated": share(line.stated for line in ledger),
+        "looked_up": share(line.looked_up for line in ledger),
+        "used": share(line.used for line in ledger),
         "unstated": len(unstated),
-        "unstated_looked_up": share(unstated, lambda u: u.looked_up),
-        "unstated_used": share(unstated, lambda u: u.used),
-        "correct_when_used": share([u for u in scored if u.used], lambda u: bool(u.correct)),
-        "correct_when_not_used": share(
-            [u for u in scored if not u.used], lambda u: bool(u.correct)
-        ),
+        "unstated_looked_up": share(line.looked_up for line in unstated),
+        "unstated_used": share(line.used for line in unstated),
+        "correct_when_used": share(correct for used, correct in scored if used),
+        "correct_when_not_used": share(correct for used, correct in scored if not used),
     }
 
 
@@ -269,164 +385,16 @@ def _string_spans(sql: str, *, quoted: frozenset[str] | None) -> Iterator[tuple[
     """(start, end, unquoted text) of each string; `"…"` counts if in `quoted` or that is None."""
     for token in iter_tokens(sql):
         written = sql[token.start : token.end]
-        if token.kind is Kind.STRING:
-            yield token.start, token.end, written[1:-1].replace("''", "'")
-        elif (
-            token.kind is Kind.QUOTED
-            and written[0] == '"'
-            and (quoted is None or written in quoted)
-        ):
-            yield token.start, token.end, written[1:-1].replace('""', '"')
+        named = token.kind is Kind.QUOTED and written[0] == '"'
+        if token.kind is Kind.STRING or (named and (quoted is None or written in quoted)):
+            mark = written[0]
+            yield token.start, token.end, written[1:-1].replace(mark * 2, mark)
 
 
-def _shown(calls: Iterable[ToolCall]) -> Iterator[str]:
+def _shown(episode: Episode) -> Iterator[str]:
     """Every tool result the policy saw before it answered."""
-    for call in calls:
-        if call.tool in ANSWERS and not call.failed:
-            return
+    for call in iter_calls(episode):
         if not call.failed:
+            if call.tool == "submit_sql":
+                return
             yield call.result
-
-
-# Judging episodes against their manifest: both verdicts, exploration and literals.
-
-
-OFFICIAL = "official@1"
-"""EX's rule, here and on hidden variants."""
-OpenView = Callable[[ManifestRow], AbstractContextManager[Session]]
-"""Opens the database view that a row's episodes were run on."""
-OpenVariant = Callable[[ManifestRow, str], AbstractContextManager[Session]]
-"""Opens one hidden variant of a row's database, by the variant's id."""
-
-
-class JudgedEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """One episode's verdict and what it looked at."""
-
-    verdict: QuestionVerdict
-    opened_all: bool | None
-    """It opened every gold table; None where the gold reads none."""
-    literals: tuple[LiteralUse, ...]
-
-
-def judge_episodes(
-    gold_store: GoldStore,
-    episodes: Iterable[Episode],
-    *,
-    open_view: OpenView,
-    open_variant: OpenVariant | None = None,
-) -> Iterator[JudgedEpisode]:
-    """One judged episode each, in the order given.
-
-    The gold's result is the manifest's, unless `gold_store` reruns golds: else gold is run only for
-    the literal ledger, once a row. Raises UnknownNameError for an episode whose row the manifest
-    does not hold.
-    """
-    decisive: dict[str, list[str]] = {}
-    for episode in episodes:
-        row = gold_store.manifest.row(episode.row_id)
-        stored = gold_store.gold(row)
-        if episode.ended_by is EndedBy.SERVER_ERROR:
-            yield _unanswered(row, episode, gold_result(stored))
-            continue
-        with open_view(row) as session:
-            predicted = session.run(episode.sql) if episode.sql.strip() else None
-            gold = gold_result(stored)
-            official = judge(predicted, gold, verdict=OFFICIAL)
-            strict = judge(predicted, gold, verdict="strict@1")
-            if row.row_id not in decisive:
-                decisive[row.row_id] = (
-                    decisive_literals(row, session=session, gold=stored) if gold.ok else []
-                )
-            opened = opened_all(row, episode, session.connection)
-        hidden = (
-            _hidden(gold_store, row, episode, official, open_variant)
-            if official.scored and open_variant is not None
-            else ""
-        )
-        verdict = _verdict(row, episode, predicted, gold, official, strict, hidden)
-        ledger = literal_ledger(
-            row, episode, decisive=decisive[row.row_id], correct=official.correct
-        )
-        yield JudgedEpisode(verdict=verdict, opened_all=opened, literals=tuple(ledger))
-
-
-def _unanswered(row: ManifestRow, episode: Episode, gold: QueryResult) -> JudgedEpisode:
-    """An episode that its server failed: unscored, and nothing it did is counted."""
-    none = Verdict.SERVER_ERROR
-    verdict = _verdict(row, episode, None, gold, none, none, "")
-    said = f"the server failed: {episode.error}".rstrip(": ")
-    return JudgedEpisode(
-        verdict=msgspec.structs.replace(verdict, reason=said), opened_all=None, literals=()
-    )
-
-
-def gold_result(stored: GoldResult) -> QueryResult:
-    """A stored gold result as the executor would have returned it."""
-    outcome = Outcome(stored.outcome)
-    rows = decode_rows(stored.result) if stored.result else ()
-    return QueryResult(outcome=outcome, columns=stored.columns, rows=rows)
-
-
-def _hidden(
-    gold_store: GoldStore,
-    row: ManifestRow,
-    episode: Episode,
-    official: Verdict,
-    open_variant: OpenVariant,
-) -> str:
-    """`hidden@1`: EX's own rule, here and on every scored variant; empty where there is none.
-
-    A variant is scored where the reward would score it. A failure is a variant's, or EX's own.
-    """
-    golds = ((name, gold_store.gold(row, name)) for name in row.variants)
-    scored = [(name, gold_result(gold)) for name, gold in golds if can_judge(gold)]
-    if not scored or official is not Verdict.EQUAL:
-        return official if scored else ""
-    for variant, gold in scored:
-        with open_variant(row, variant) as session:
-            found = judge(session.run(episode.sql), gold, verdict=OFFICIAL)
-        if found is not Verdict.EQUAL:
-            return found
-    return Verdict.EQUAL
-
-
-def _verdict(
-    row: ManifestRow,
-    episode: Episode,
-    predicted: QueryResult | None,
-    gold: QueryResult,
-    official: Verdict,
-    strict: Verdict,
-    hidden: str,
-) -> QuestionVerdict:
-    shown = {name.lower() for name in row.tables}
-    return QuestionVerdict(
-        question_id=row.question_id,
-        corpus=row.corpus,
-        db_id=row.db_id,
-        split=row.split,
-        policy=episode.policy,
-        candidate=episode.candidate,
-        episode_id=episode.episode_id,
-        question=row.question,
-        difficulty=row.difficulty,
-        bucket=row.bucket,
-        tables=len(row.tables),
-        schema=episode.schema,
-        gold_sql=row.gold_sql,
-        predicted_sql=episode.sql,
-        official=official,
-        strict=strict,
-        official_correct=official.correct,
-        strict_correct=strict.correct,
-        hidden=hidden,
-        reason=explain(official, predicted, gold),
-        predicted_rows=len(predicted.rows) if predicted else 0,
-        gold_rows=len(gold.rows),
-        predicted_columns=len(predicted.columns) if predicted else 0,
-        gold_columns=len(gold.columns),
-        outcome=predicted.outcome if predicted else "",
-        ended_by=episode.ended_by,
-        gold_tables=len(row.gold_tables),
-        gold_tables_shown=sum(name.lower() in shown for name in row.gold_tables),
-    )

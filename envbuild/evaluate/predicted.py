@@ -5,8 +5,11 @@ the predicted SQL. A benchmark differs from another only in its rule and in whic
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -33,11 +36,8 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rule(self) -> str:
         """The verdict's name, and how this benchmark applies it where that decides too."""
-        return (
-            self.official
-            + (" without DISTINCT" if self.drop_distinct else "")
-            + (" on every file" if self.every_file else "")
-        )
+        distinct = " without DISTINCT" if self.drop_distinct else ""
+        return f"{self.official}{distinct}{' on every file' if self.every_file else ''}"
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -73,44 +73,33 @@ def judge_predictions(
     ordered = sorted(questions, key=lambda q: q.db_id)
     for db_id, group in groupby(ordered, key=lambda q: q.db_id):
         path = database_path(db_id)
-        files = sorted(path.parent.glob("*.sqlite")) if benchmark.every_file else [path]
-        with _Databases(files or [path], limits=limits) as databases:
+        files = sorted(path.parent.glob("*.sqlite")) if benchmark.every_file else []
+        with ExitStack() as opened:
+            databases = _Databases(opened, files or [path], limits)
             for question in group:
                 sql = predicted.get(question.question_id, "")
                 yield _judge_question(question, sql, databases, benchmark, policy=policy)
 
 
 class _Databases:
-    """One benchmark database's files, each opened once, golds kept."""
+    """One benchmark database's files, each opened once; a gold runs at most once on each."""
 
-    def __init__(self, files: Sequence[Path], *, limits: Limits) -> None:
-        self.sessions = [Session.open_file(file, limits=limits) for file in files]
-        self._golds: dict[tuple[int, str], QueryResult] = {}
+    def __init__(self, opened: ExitStack, files: Sequence[Path], limits: Limits) -> None:
+        self.sessions = [opened.enter_context(Session.open_file(f, limits=limits)) for f in files]
+        self.gold = cache(self.run)
 
-    def gold(self, index: int, sql: str) -> QueryResult:
-        """The gold's result on one file; run at most once."""
-        key = (index, sql)
-        if key not in self._golds:
-            self._golds[key] = self.sessions[index].run(sql)
-        return self._golds[key]
-
-    def __enter__(self) -> "_Databases":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for session in self.sessions:
-            session.close()
+    def run(self, sql: str, place: int = 0) -> QueryResult:
+        """The query's result on one of the files."""
+        return self.sessions[place].run(sql)
 
 
 def _judge_question(
     question: Question, sql: str, databases: _Databases, benchmark: Benchmark, *, policy: str
 ) -> QuestionVerdict:
-    gold = databases.gold(0, question.gold_sql)
-    predicted = databases.sessions[0].run(sql) if sql.strip() else None
+    gold = databases.gold(question.gold_sql)
+    predicted = databases.run(sql) if sql.strip() else None
     ordered = order_matters(question.gold_sql)
-    official = _official(
-        question, sql, databases, benchmark, predicted=predicted, gold=gold, ordered=ordered
-    )
+    official = _official(question.gold_sql, sql, predicted, databases, benchmark)
     strict = judge(predicted, gold, verdict="strict@1")
     return QuestionVerdict(
         question_id=question.question_id,
@@ -122,48 +111,51 @@ def _judge_question(
         difficulty=question.difficulty,
         gold_sql=question.gold_sql,
         predicted_sql=sql,
-        official=official,
-        strict=strict,
         official_name=benchmark.rule,
         equal_under=rules_that_agree(predicted, gold, ordered=ordered),
-        official_correct=official.correct,
-        strict_correct=strict.correct,
-        reason=explain(official, predicted, gold),
-        predicted_rows=len(predicted.rows) if predicted else 0,
-        gold_rows=len(gold.rows),
-        predicted_columns=len(predicted.columns) if predicted else 0,
-        gold_columns=len(gold.columns),
-        outcome=predicted.outcome if predicted else "",
+        **compared(predicted, gold, official, strict),
     )
 
 
 def _official(
-    question: Question,
+    gold_sql: str,
     sql: str,
+    predicted: QueryResult | None,
     databases: _Databases,
     benchmark: Benchmark,
-    *,
-    predicted: QueryResult | None,
-    gold: QueryResult,
-    ordered: bool,
 ) -> Verdict:
     """The benchmark's own verdict: its rule, on its files, with its treatment of DISTINCT."""
-    gold_sql = question.gold_sql
+    ordered = order_matters(gold_sql)
     if benchmark.drop_distinct:
-        plain_sql, plain_gold = without_distinct(sql), without_distinct(gold_sql)
-        if plain_gold != gold_sql:
-            gold_sql, gold = plain_gold, databases.gold(0, plain_gold)
-        if plain_sql != sql:
-            sql, predicted = plain_sql, databases.sessions[0].run(plain_sql)
-    verdict = judge(predicted, gold, verdict=benchmark.official, ordered=ordered)
-    for index in range(1, len(databases.sessions)):
-        if verdict is not Verdict.EQUAL:
-            break
-        here = databases.sessions[index].run(sql) if sql.strip() else None
-        verdict = judge(
-            here, databases.gold(index, gold_sql), verdict=benchmark.official, ordered=ordered
-        )
+        gold_sql = without_distinct(gold_sql)
+        if (plain := without_distinct(sql)) != sql:
+            sql, predicted = plain, databases.run(plain)
+    verdict = judge(
+        predicted, databases.gold(gold_sql), verdict=benchmark.official, ordered=ordered
+    )
+    for place in range(1, len(databases.sessions)):
+        if verdict is Verdict.EQUAL:
+            found, gold = databases.run(sql, place), databases.gold(gold_sql, place)
+            verdict = judge(found, gold, verdict=benchmark.official, ordered=ordered)
     return verdict
+
+
+def compared(
+    predicted: QueryResult | None, gold: QueryResult, official: Verdict, strict: Verdict
+) -> dict[str, Any]:
+    """The fields of a `QuestionVerdict` that two results and their verdicts give."""
+    return {
+        "official": official,
+        "strict": strict,
+        "official_correct": official.correct,
+        "strict_correct": strict.correct,
+        "reason": explain(official, predicted, gold),
+        "predicted_rows": len(predicted.rows) if predicted else 0,
+        "gold_rows": len(gold.rows),
+        "predicted_columns": len(predicted.columns) if predicted else 0,
+        "gold_columns": len(gold.columns),
+        "outcome": predicted.outcome if predicted else "",
+    }
 
 
 def rules_that_agree(

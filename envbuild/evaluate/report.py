@@ -1,82 +1,36 @@
 """An evaluation put together from judged answers: the files and the page it leaves."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from envbuild.evaluate.episodes import JudgedEpisode, describe_behaviour, summarize_ledger
-from envbuild.evaluate.statistics import VERDICTS_FILE, score_all, score_by, share_of, size_group
+from envbuild.evaluate.statistics import VERDICTS_FILE, score_by, score_group, share_of, size_group
 from envbuild.io.files import write_bytes
 from envbuild.io.pages import embed_json
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.episode import Episode
-from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung, Score
+from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.sql.connect import VERSIONS
-
-# One self-contained HTML page of an evaluation: no network, no other file.
-
-
-GROUPS = ("bucket", "difficulty", "size")
-
-
-def render_page(
-    evaluation: Evaluation,
-    verdicts: Iterable[QuestionVerdict],
-    episodes: Iterable[Episode] = (),
-    *,
-    groups: Mapping[str, Sequence[int]],
-) -> str:
-    """The page: bars with intervals, the ladder, rules, and every wrong answer with its episode.
-
-    `groups` maps a chart's title to positions in `evaluation.scores`.
-    """
-    wrong = [v for v in verdicts if not v.official_correct]
-    wanted = {v.episode_id for v in wrong if v.episode_id}
-    document: dict[str, Any] = {
-        "evaluation": evaluation,
-        "groups": {title: list(places) for title, places in groups.items() if places},
-        "wrong": [
-            {
-                name: getattr(v, name)
-                for name in (
-                    "question_id",
-                    "db_id",
-                    "question",
-                    "predicted_sql",
-                    "gold_sql",
-                    "official",
-                    "reason",
-                    "episode_id",
-                )
-            }
-            for v in wrong
-        ],
-        "episodes": {
-            episode.episode_id: {
-                "ended_by": episode.ended_by,
-                "sql": episode.sql,
-                "turns": [
-                    {"kind": t.kind, "completion": t.completion, "observation": t.observation}
-                    for t in episode.turns
-                ],
-            }
-            for episode in episodes
-            if episode.episode_id in wanted
-        },
-    }
-    template = files("envbuild.evaluate").joinpath("page.html").read_text(encoding="utf-8")
-    return template.replace("@DOCUMENT@", embed_json(document))
-
-
-# An evaluation put together from judged answers, and the files it leaves.
-
+from envbuild.sql.verdicts import VERDICTS
 
 EVALUATION_FILE = "evaluation.json"
 LITERALS_FILE = "literals.parquet"
+GROUPS = {
+    "schema": lambda verdict: verdict.schema if verdict.episode_id else "",
+    "bucket": lambda verdict: verdict.bucket,
+    "difficulty": lambda verdict: verdict.difficulty,
+    "size": size_group,
+}
+"""What answers are grouped by -> an answer's group, empty where it has none."""
+WRONG_FIELDS = (
+    *("question_id", "db_id", "question", "predicted_sql", "gold_sql", "official", "reason"),
+    "episode_id",
+)
+"""What the page shows of an answer that is not equal."""
 
 
 def evaluate_answers(
@@ -84,68 +38,38 @@ def evaluate_answers(
     *,
     name: str,
     said: str,
-    episodes: Sequence[Episode] = (),
     judged: Sequence[JudgedEpisode] = (),
-    rules: dict[str, int] | None = None,
+    compare_rules: bool = False,
 ) -> Evaluation:
-    """Scores whole and by group, behaviour and literals where there are episodes."""
+    """Scores whole and by group, behaviour and literals where there are episodes.
+
+    `compare_rules`: how many answers each rule calls equal, and where one does and another not.
+    """
     literals = [use for one in judged for use in one.literals]
+    sets = [frozenset(verdict.equal_under) for verdict in verdicts]
+    rules = tuple(VERDICTS) if compare_rules else ()
+    groups = [score for by, key in GROUPS.items() for score in score_by(verdicts, key, by=by)]
     return Evaluation(
         name=name,
         policy=next((v.policy for v in verdicts if v.policy), ""),
         questions=len({v.key for v in verdicts}),
         said=said,
         official_name=verdicts[0].official_name if verdicts else "official@1",
-        scores=(score_all(verdicts), *(score for _, score in iter_groups(verdicts))),
+        scores=(score_group(verdicts), *groups),
         reasons=dict(sorted(Counter(v.official for v in verdicts).items())),
-        behaviour=(
-            describe_behaviour(
-                episodes,
-                [one.opened_all for one in judged],
-                [one.verdict.outcome for one in judged],
-                [one.verdict.key for one in judged],
-            )
-            if episodes
-            else None
-        ),
+        behaviour=describe_behaviour(judged) if judged else None,
         literals=summarize_ledger(literals) if literals else {},
-        rules=rules or {},
-        disagreements=count_disagreements(verdicts, rules or {}),
+        rules={rule: sum(rule in equal for equal in sets) for rule in rules},
+        disagreements={
+            one: {
+                other: sum(one in equal and other not in equal for equal in sets)
+                for other in rules
+                if other != one
+            }
+            for one in rules
+        },
         versions=VERSIONS,
     )
-
-
-def count_disagreements(
-    verdicts: Sequence[QuestionVerdict], rules: Iterable[str]
-) -> dict[str, dict[str, int]]:
-    """Rule -> each other rule -> answers that are equal under the first and not under the other."""
-    sets = [set(verdict.equal_under) for verdict in verdicts]
-    return {
-        one: {
-            other: sum(one in s and other not in s for s in sets) for other in rules if other != one
-        }
-        for one in rules
-    }
-
-
-def iter_groups(verdicts: Sequence[QuestionVerdict]) -> Iterator[tuple[str, Score]]:
-    """(chart, score) by schema, bucket, difficulty and size, in `Evaluation.scores`' order."""
-    for chart, key in (
-        ("schema", lambda v: v.schema if v.episode_id else ""),
-        ("bucket", lambda v: v.bucket),
-        ("difficulty", lambda v: v.difficulty),
-        ("size", size_group),
-    ):
-        for score in score_by(verdicts, key, by=chart):
-            yield chart, score
-
-
-def chart_groups(verdicts: Sequence[QuestionVerdict]) -> dict[str, list[int]]:
-    """Chart title -> positions in `Evaluation.scores`, for the page."""
-    groups: dict[str, list[int]] = {}
-    for place, (chart, _) in enumerate(iter_groups(verdicts), 1):
-        groups.setdefault(chart, []).append(place)
-    return groups
 
 
 def build_rung(name: str, judged: Sequence[JudgedEpisode]) -> Rung:
@@ -160,6 +84,43 @@ def build_rung(name: str, judged: Sequence[JudgedEpisode]) -> Rung:
         unscored=sum(v.official_correct is None for v in verdicts),
         coverage=sum(opened) / len(opened) if opened else None,
     )
+
+
+def render_page(
+    evaluation: Evaluation,
+    verdicts: Iterable[QuestionVerdict],
+    episodes: Iterable[Episode] = (),
+) -> str:
+    """One self-contained HTML page: no network, no other file.
+
+    Bars with intervals, the ladder, rules, and every wrong answer with its episode: `episodes`
+    are gone through once, and only those are kept.
+    """
+    wrong = [verdict for verdict in verdicts if not verdict.official_correct]
+    wanted = {verdict.episode_id for verdict in wrong if verdict.episode_id}
+    groups: dict[str, list[int]] = {}
+    for place, score in enumerate(evaluation.scores):
+        if score.by:
+            groups.setdefault(score.by, []).append(place)
+    document = {
+        "evaluation": evaluation,
+        "groups": groups,
+        "wrong": [{name: getattr(v, name) for name in WRONG_FIELDS} for v in wrong],
+        "episodes": {
+            episode.episode_id: {
+                "ended_by": episode.ended_by,
+                "sql": episode.sql,
+                "turns": [
+                    {"kind": t.kind, "completion": t.completion, "observation": t.observation}
+                    for t in episode.turns
+                ],
+            }
+            for episode in (episodes if wanted else ())
+            if episode.episode_id in wanted
+        },
+    }
+    template = files("envbuild.evaluate").joinpath("page.html").read_text(encoding="utf-8")
+    return template.replace("@DOCUMENT@", embed_json(document))
 
 
 def write_evaluation(

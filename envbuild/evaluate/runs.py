@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -11,8 +11,13 @@ from envbuild.corpora.source import read_source
 from envbuild.engine.seeds import shuffled
 from envbuild.env.views import ViewCache
 from envbuild.errors import CorpusFolderError, SourceError, UsageError
-from envbuild.evaluate.answers import questions_in_place, quote_some, read_predictions
-from envbuild.evaluate.episodes import JudgedEpisode, OpenView, judge_episodes
+from envbuild.evaluate.answers import (
+    Predictions,
+    questions_in_place,
+    quote_some,
+    read_predictions,
+)
+from envbuild.evaluate.episodes import JudgedEpisode, judge_episodes
 from envbuild.evaluate.predicted import BENCHMARKS, judge_predictions, load_benchmark
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import (
@@ -31,7 +36,6 @@ from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict,
 from envbuild.records.manifest import ManifestRow
 from envbuild.signal.variants import VariantStore
 from envbuild.sql.execution.session import Session
-from envbuild.sql.verdicts import VERDICTS
 
 WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"
 
@@ -44,7 +48,8 @@ class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: Evaluation
     verdicts: list[QuestionVerdict]
     literals: list[LiteralUse] = []
-    episodes: list[Episode] = []
+    episodes: Iterable[Episode] = ()
+    """The folder's, read once more as they are asked for."""
     warnings: list[str] = []
 
 
@@ -62,33 +67,32 @@ def evaluate_episodes(
     `where` keeps the episodes of the rows that it selects, see `select_rows`; of these, `rows`
     keeps that many questions, drawn by `seed`; None keeps all. `rerun_golds`: see `GoldStore`.
     Raises CorpusFolderError where the folder or its manifest is missing, or its golds are another
-    SQLite's; CorpusError where a database has changed.
+    SQLite's; CorpusError where a database has changed. One episode is in memory at a time.
     """
     opened = open_manifest(manifest or manifest_of(folder))
-    episodes = list(iter_episodes(folder))
+    played = {episode.row_id for episode in iter_episodes(folder)}
     if where:
-        selected = set(select_rows(opened, where))
-        episodes = [episode for episode in episodes if episode.row_id in selected]
-    chosen = set(draw_questions([e.row_id for e in episodes], rows=rows, seed=seed))
-    kept = [episode for episode in episodes if episode.row_id in chosen]
-    judged = list(_judge(opened, kept, rerun_golds=rerun_golds))
+        played &= set(select_rows(opened, where))
+    chosen = draw_questions(played, rows=rows, seed=seed)
+    kept = frozenset(chosen)
+    episodes = (episode for episode in iter_episodes(folder) if episode.row_id in kept)
+    judged = list(_judge(opened, episodes, rerun_golds=rerun_golds))
     verdicts = [one.verdict for one in judged]
-    evaluation = evaluate_answers(
-        verdicts,
-        name=folder.resolve().name,
-        said=f"{counted(len(kept), 'episode')} of {counted(len(chosen), 'row')}"
-        + _sampled(rows, episodes, chosen)
-        + (f" where {where}" if where else "")
-        + (BY_QUESTION if len(kept) > len({verdict.key for verdict in verdicts}) else ""),
-        episodes=kept,
-        judged=judged,
-    )
+    several = len(verdicts) > len({verdict.key for verdict in verdicts})
+    said = [
+        f"{counted(len(judged), 'episode')} of {counted(len(chosen), 'row')}",
+        f", drawn from {len(played)}" if len(chosen) < len(played) else "",
+        f" where {where}" if where else "",
+        BY_QUESTION if several else "",
+    ]
     return EvaluationRun(
-        evaluation=evaluation,
+        evaluation=evaluate_answers(
+            verdicts, name=folder.resolve().name, said="".join(said), judged=judged
+        ),
         verdicts=verdicts,
         literals=[use for one in judged for use in one.literals],
-        episodes=kept,
-        warnings=_unfinished(folder, kept),
+        episodes=iter_episodes(folder),
+        warnings=_unfinished(folder, Counter(verdict.ended_by for verdict in verdicts)),
     )
 
 
@@ -132,7 +136,8 @@ def evaluate_predictions(
             f"{source} holds no database of its {len(questions)} questions ({read.description}): "
             "name the benchmark's own folder, with its databases inside"
         )
-    chosen = set(draw_questions([q.question_id for q in here], rows=rows, seed=seed))
+    asked = {q.question_id for q in here}
+    chosen = set(draw_questions(asked, rows=rows, seed=seed))
     verdicts = list(
         judge_predictions(
             [q for q in here if q.question_id in chosen],
@@ -142,21 +147,18 @@ def evaluate_predictions(
             policy=predictions.stem,
         )
     )
-    asked = len({q.question_id for q in here})
-    said = f"{read.description}; {found.said}"
-    if benchmark is None:
-        said += f"; judged as {rule.name}, for want of --benchmark"
-    if len(chosen) < asked:
-        said += f"; {len(chosen)} of {asked} questions drawn"
+    said = [
+        f"{read.description}; {found.said}",
+        f"; judged as {rule.name}, for want of --benchmark" if benchmark is None else "",
+        f"; {len(chosen)} of {len(asked)} questions drawn" if len(chosen) < len(asked) else "",
+        WITHOUT_DISTINCT if rule.drop_distinct else "",
+    ]
     return EvaluationRun(
         evaluation=evaluate_answers(
-            verdicts,
-            name=predictions.stem,
-            said=said + (WITHOUT_DISTINCT if rule.drop_distinct else ""),
-            rules=count_rules(verdicts),
+            verdicts, name=predictions.stem, said="".join(said), compare_rules=True
         ),
         verdicts=verdicts,
-        warnings=_left_out(questions, here, refused, found.unknown, found.sql),
+        warnings=_left_out(questions, here, refused, found),
     )
 
 
@@ -175,16 +177,9 @@ def evaluate_ladder(rungs: Sequence[tuple[str, Path]], *, rerun_golds: bool = Fa
     ]
 
 
-def draw_questions(ids: Sequence[str], *, rows: int | None, seed: int) -> list[str]:
+def draw_questions(ids: Iterable[str], *, rows: int | None, seed: int) -> tuple[str, ...]:
     """The distinct ids, or `rows` of them drawn by `seed`, whatever their order."""
-    distinct = set(ids)
-    return list(shuffled(distinct, seed=seed)[: rows if rows is not None else len(distinct)])
-
-
-def count_rules(verdicts: Sequence[QuestionVerdict]) -> dict[str, int]:
-    """Rule -> answers it calls equal, in the registry's order."""
-    counts = Counter(name for verdict in verdicts for name in verdict.equal_under)
-    return {name: counts[name] for name in VERDICTS}
+    return shuffled(set(ids), seed=seed)[:rows]
 
 
 def manifest_of(folder: Path) -> Path:
@@ -205,20 +200,6 @@ def manifest_of(folder: Path) -> Path:
     return path if path.is_absolute() else folder / path
 
 
-def view_opener(gold_store: GoldStore, views: ViewCache) -> OpenView:
-    """What opens a row's view for judging."""
-
-    @contextmanager
-    def open_view(row: ManifestRow) -> Iterator[Session]:
-        database = views.open(gold_store.database_path(row), row.tables, digest=row.database_sha256)
-        try:
-            yield database.session
-        finally:
-            database.close()
-
-    return open_view
-
-
 def _judge_folder(folder: Path, rerun_golds: bool) -> list[JudgedEpisode]:
     manifest = open_manifest(manifest_of(folder))
     return list(_judge(manifest, iter_episodes(folder), rerun_golds=rerun_golds))
@@ -228,36 +209,35 @@ def _judge(
     manifest: Manifest, episodes: Iterable[Episode], *, rerun_golds: bool
 ) -> Iterator[JudgedEpisode]:
     """The episodes judged on their views and, where the manifest has them, hidden variants."""
+    views = ViewCache()
     with VariantStore(manifest.root) as store:
         gold_store = GoldStore(manifest, rerun_golds=rerun_golds, open_variant=store.session)
+
+        @contextmanager
+        def open_view(row: ManifestRow) -> Iterator[Session]:
+            path, digest = gold_store.database_path(row), row.database_sha256
+            with closing(views.open(path, row.tables, digest=digest)) as database:
+                yield database.session
+
+        def variant(row: ManifestRow, name: str) -> Session:
+            return store.session(name, gold_store.database_path(row))
+
         yield from judge_episodes(
-            gold_store,
-            episodes,
-            open_view=view_opener(gold_store, ViewCache()),
-            open_variant=lambda row, variant: nullcontext(
-                store.session(variant, gold_store.database_path(row))
-            ),
+            gold_store, episodes, open_view=open_view, variant_session=variant
         )
 
 
-def _sampled(rows: int | None, episodes: Sequence[Episode], chosen: set[str]) -> str:
-    total = len({episode.row_id for episode in episodes})
-    return f", drawn from {total}" if rows is not None and len(chosen) < total else ""
-
-
-def _unfinished(folder: Path, episodes: Sequence[Episode]) -> list[str]:
+def _unfinished(folder: Path, ended_by: Counter[str]) -> list[str]:
     """What makes these episodes less than a whole rollout, in sentences."""
     said = []
     if (folder / JOURNAL).exists():
         said.append(f"{folder} is an unfinished rollout: these are the episodes finished so far")
-    failed = sum(episode.ended_by is EndedBy.POLICY_ERROR for episode in episodes)
-    if failed:
+    if failed := ended_by[EndedBy.POLICY_ERROR]:
         said.append(
             f"{counted(failed, 'episode')} ended because the policy could not go on "
             "(policy_error): wrong answers"
         )
-    unanswered = sum(episode.ended_by is EndedBy.SERVER_ERROR for episode in episodes)
-    if unanswered:
+    if unanswered := ended_by[EndedBy.SERVER_ERROR]:
         said.append(
             f"the server failed {counted(unanswered, 'episode')} (server_error): unscored, and the "
             "same rollout command asks again"
@@ -269,8 +249,7 @@ def _left_out(
     questions: Sequence[Question],
     here: Sequence[Question],
     refused: Counter[str],
-    unknown: Sequence[str],
-    predicted: dict[str, str],
+    found: Predictions,
 ) -> list[str]:
     """What did not take part, in sentences: nothing is dropped in silence."""
     said = []
@@ -284,9 +263,9 @@ def _left_out(
             f"{counted(len(questions) - len(here), 'question')} left out: no database file for "
             f"{', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}"
         )
-    if unknown:
-        said.append(f"{len(unknown)} predictions match no question, such as {unknown[0]!r}")
-    missing = sum(q.question_id not in predicted for q in here)
-    if missing:
+    if found.unknown:
+        count, first = len(found.unknown), found.unknown[0]
+        said.append(f"{count} predictions match no question, such as {first!r}")
+    if missing := sum(q.question_id not in found.sql for q in here):
         said.append(f"{missing} questions have no prediction and count as wrong")
     return said

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,22 +26,17 @@ from envbuild.records.execution import Verdict
 # share: Wilson 1927, with a design effect where a question was answered several times.
 # Family-wise: Holm 1979; false discovery rate: Benjamini and Hochberg 1995.
 
-
 RESAMPLES = 10_000
+BATCH = 1000
+"""Resamples drawn at a time, which bounds the memory."""
+Z_95 = float(stats.norm.ppf(0.975))
 
 
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """A two-sided interval, both ends as shares of 1."""
+class Interval(NamedTuple):
+    """A two-sided 95 % interval, both ends as shares of 1."""
 
     low: float
     high: float
-
-
-class Discordant(msgspec.Struct, frozen=True, kw_only=True):
-    """Questions that exactly one of two policies answers."""
-
-    only_first: int
-    only_second: int
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,23 +52,21 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     """Half-width of the 95 % range of (run i - run j): smaller deltas are noise."""
 
 
-def wilson_interval(correct: float, total: float, *, confidence: float = 0.95) -> Interval:
+def wilson_interval(correct: float, total: float) -> Interval:
     """The Wilson score interval of correct/total; [0, 1] when nothing was scored.
 
     Counts need not be whole: `clustered_interval` gives effective ones.
     """
     if not total:
-        return Interval(low=0.0, high=1.0)
-    z, share = float(stats.norm.ppf((1 + confidence) / 2)), correct / total
+        return Interval(0.0, 1.0)
+    z, share = Z_95, correct / total
     centre = share + z * z / (2 * total)
     half = z * (share * (1 - share) / total + z * z / (4 * total**2)) ** 0.5
     low, high = ((centre + side * half) / (1 + z * z / total) for side in (-1, 1))
-    return Interval(low=low if correct > 0 else 0.0, high=high if correct < total else 1.0)
+    return Interval(low if correct > 0 else 0.0, high if correct < total else 1.0)
 
 
-def clustered_interval(
-    correct: Sequence[bool], clusters: Sequence[Hashable], *, confidence: float = 0.95
-) -> Interval:
+def clustered_interval(correct: Sequence[bool], clusters: Sequence[Hashable]) -> Interval:
     """The Wilson interval of a share over cases in clusters, such as episodes by question.
 
     Cases of one cluster are not independent, so their number is divided by the design effect: the
@@ -84,32 +78,20 @@ def clustered_interval(
     sums, sizes = _cluster_sums(values, clusters)
     total = len(values)
     if total == len(sums):
-        return wilson_interval(sum(correct), total, confidence=confidence)
+        return wilson_interval(sum(correct), total)
     share = float(values.mean())
     variance = float(((sums - share * sizes) ** 2).sum()) / total**2
     if variance > 1e-12:
         effective = min(total, share * (1 - share) / variance)
     else:
         effective = total**2 / float((sizes**2).sum())
-    return wilson_interval(share * effective, effective, confidence=confidence)
+    return wilson_interval(share * effective, effective)
 
 
-def count_discordant(first: Sequence[bool], second: Sequence[bool]) -> Discordant:
-    """The off-diagonal counts of two aligned verdict lists."""
-    _check_aligned(first, second)
-    pairs = list(zip(first, second, strict=True))
-    return Discordant(
-        only_first=sum(a and not b for a, b in pairs),
-        only_second=sum(b and not a for a, b in pairs),
-    )
-
-
-def mcnemar_exact(discordant: Discordant) -> float:
-    """Two-sided exact p-value; 1.0 where no pair is discordant."""
-    total = discordant.only_first + discordant.only_second
-    if not total:
-        return 1.0
-    return float(stats.binomtest(discordant.only_first, total, 0.5).pvalue)
+def mcnemar_exact(only_first: int, only_second: int) -> float:
+    """Two-sided exact p-value of the questions that exactly one of two policies answers."""
+    total = only_first + only_second
+    return float(stats.binomtest(only_first, total, 0.5).pvalue) if total else 1.0
 
 
 def paired_bootstrap(
@@ -118,132 +100,108 @@ def paired_bootstrap(
     *,
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
-    resamples: int = RESAMPLES,
-    confidence: float = 0.95,
 ) -> Interval:
-    """Percentile interval of mean(second) - mean(first), resampling questions.
+    """95 % percentile interval of mean(second) - mean(first), resampling questions.
 
     `clusters` (one label a question, e.g. its db_id) resamples whole clusters instead: questions
-    of one database are not independent. Empty input gives [0, 0].
+    of one database are not independent.
     """
-    _check_aligned(first, second)
-    if not len(first):
-        return Interval(low=0.0, high=0.0)
-    delta = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
-    sums, sizes = _cluster_sums(delta, clusters)
+    delta = _differences(first, second)
+    sums, sizes = _cluster_sums(delta, range(len(delta)) if clusters is None else clusters)
     generator = np.random.default_rng(seed)
     share = np.full(len(sums), 1 / len(sums))
     means = []
-    for start in range(0, resamples, 1000):  # bounds memory at 1,000 x clusters
-        weights = generator.multinomial(len(sums), share, size=min(1000, resamples - start))
+    for _ in range(0, RESAMPLES, BATCH):
+        weights = generator.multinomial(len(sums), share, size=BATCH)
         means.append((weights @ sums) / (weights @ sizes))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
-    return Interval(low=float(low), high=float(high))
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
+    return Interval(float(low), float(high))
 
 
-def sign_flip_test(
-    first: Sequence[float], second: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
-) -> float:
+def sign_flip_test(first: Sequence[float], second: Sequence[float], *, seed: int = 0) -> float:
     """Two-sided paired permutation p-value on per-question means, for several seeds a policy.
 
     With one run a side McNemar's exact test says the same thing exactly; use that instead.
     """
-    _check_aligned(first, second)
-    delta = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
+    delta = _differences(first, second)
     delta = delta[delta != 0]
     if not len(delta):
         return 1.0
     generator = np.random.default_rng(seed)
     observed = abs(delta.sum()) - 1e-12
     extreme = 0
-    for start in range(0, resamples, 1000):
-        rows = min(1000, resamples - start)
-        signs = generator.integers(0, 2, size=(rows, len(delta))) * 2 - 1
+    for _ in range(0, RESAMPLES, BATCH):
+        signs = generator.integers(0, 2, size=(BATCH, len(delta))) * 2 - 1
         extreme += int((np.abs(signs @ delta) >= observed).sum())
-    return (extreme + 1) / (resamples + 1)
+    return (extreme + 1) / (RESAMPLES + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm-adjusted p-values, in the order given (family-wise error rate)."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - rank)))
-        adjusted[index] = largest
-    return adjusted
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    raised = p[order] * np.arange(len(p), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(raised))
+    return [float(value) for value in adjusted]
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Benjamini-Hochberg adjusted p-values, in the order given (false discovery rate)."""
-    if not p_values:
-        return []
-    return [float(p) for p in stats.false_discovery_control(list(p_values), method="bh")]
+    adjusted = stats.false_discovery_control(p_values) if len(p_values) else ()
+    return [float(p) for p in adjusted]
 
 
-def minimum_detectable_effect(
-    questions: int, discordant_share: float, *, alpha: float = 0.05, power: float = 0.8
-) -> float:
-    """The smallest true difference that McNemar's test finds with this power (Connor 1987).
+def minimum_detectable_effect(questions: int, discordant_share: float) -> float:
+    """The smallest true difference that McNemar's test at 5 % finds with power 0.8 (Connor 1987).
 
     `discordant_share` is the share of questions on which the two policies disagree; no difference
-    can exceed it, so it is returned where even that would not be found. NaN without questions.
+    can exceed it, so it is returned where even that would not be found.
     """
-    if questions <= 0:
-        return float("nan")
-    z_alpha, z_power = stats.norm.ppf(1 - alpha / 2), stats.norm.ppf(power)
+    z_power = stats.norm.ppf(0.8)
 
     def shortfall(delta: float) -> float:
-        spread = z_alpha * discordant_share**0.5
+        spread = Z_95 * discordant_share**0.5
         spread += z_power * max(0.0, discordant_share - delta**2) ** 0.5
         return float(delta * questions**0.5 - spread)
 
-    if discordant_share <= 0 or shortfall(discordant_share) < 0:
+    if shortfall(discordant_share) < 0:
         return discordant_share
     return float(optimize.brentq(shortfall, 0.0, discordant_share))
 
 
 def noise_floor(runs: Sequence[Sequence[float]]) -> NoiseFloor:
-    """Test-retest noise over aligned runs of one policy. Raises UsageError for fewer than two."""
-    if len(runs) < 2:
-        raise UsageError("a noise floor needs at least two runs of the same policy")
-    for run in runs[1:]:
-        _check_aligned(runs[0], run)
+    """Test-retest noise over at least two aligned runs of one policy."""
     table = np.asarray(runs, dtype=float)
-    pairs = [(i, j) for i in range(len(runs)) for j in range(i)]
-    flipped = float(np.mean([np.mean(table[i] != table[j]) for i, j in pairs]))
+    count, questions = table.shape
+    flipped = [np.mean(one != other) for one, other in combinations(table, 2)]
     # per-question variance over runs, summed: the variance of one run's score given the questions
-    variance = float(table.var(axis=0, ddof=1).sum()) / table.shape[1] ** 2 if table.size else 0.0
+    variance = float(table.var(axis=0, ddof=1).sum()) / questions**2 if table.size else 0.0
     return NoiseFloor(
-        runs=len(runs),
-        questions=table.shape[1],
-        flipped=flipped,
+        runs=count,
+        questions=questions,
+        flipped=float(np.mean(flipped)),
         standard_deviation=variance**0.5,
-        difference=float(stats.norm.ppf(0.975)) * (2 * variance) ** 0.5,
+        difference=Z_95 * (2 * variance) ** 0.5,
     )
 
 
 def _cluster_sums(
-    delta: NDArray[np.float64], clusters: Sequence[Hashable] | None
+    values: NDArray[np.float64], clusters: Sequence[Hashable]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if clusters is None:
-        return delta, np.ones(len(delta))
-    if len(clusters) != len(delta):
-        raise UsageError(f"{len(clusters)} cluster labels for {len(delta)} cases")
-    positions = {label: i for i, label in enumerate(dict.fromkeys(clusters))}
-    index = np.asarray([positions[label] for label in clusters], dtype=np.int64)
-    sums = np.bincount(index, weights=delta).astype(np.float64)
-    return sums, np.bincount(index).astype(np.float64)
+    """The sum of the values in each cluster, and how many they are."""
+    places: dict[Hashable, int] = {}
+    index = [places.setdefault(label, len(places)) for label in clusters]
+    counted = np.asarray(index, dtype=np.int64)
+    sums = np.bincount(counted, weights=values).astype(np.float64)
+    return sums, np.bincount(counted).astype(np.float64)
 
 
-def _check_aligned(first: Sequence[object], second: Sequence[object]) -> None:
-    if len(first) != len(second):
-        raise UsageError(f"{len(first)} and {len(second)} verdicts: pair them by question first")
+def _differences(first: Sequence[float], second: Sequence[float]) -> NDArray[np.float64]:
+    return np.array(second, dtype=np.float64) - np.array(first, dtype=np.float64)
 
 
 # EX official and strict from single verdicts, whole and by group, unscored beside the score.
-
 
 SIZES = ((4, "1-4 tables"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"))
 """Last table count of each size group; more tables are `65+`."""
@@ -252,11 +210,6 @@ GRADES = (
     *("hard", "challenging", "extra", "complex", "highly complex"),
 )
 """Buckets and the difficulties of BIRD, Spider, SQaLe and SynSQL: each one's own order holds."""
-
-
-def score_all(verdicts: Sequence[QuestionVerdict]) -> Score:
-    """EX over all verdicts."""
-    return score_group("all", verdicts)
 
 
 def score_by(
@@ -271,11 +224,11 @@ def score_by(
     groups: dict[str, list[QuestionVerdict]] = defaultdict(list)
     for name, verdict in named:
         groups[shown[name]].append(verdict)
-    return [score_group(name, groups[name], by=by) for name in sorted(groups, key=_natural)]
+    return [score_group(groups[name], name=name, by=by) for name in sorted(groups, key=_natural)]
 
 
-def score_group(name: str, verdicts: Sequence[QuestionVerdict], *, by: str = "") -> Score:
-    """EX over one group."""
+def score_group(verdicts: Sequence[QuestionVerdict], *, name: str = "all", by: str = "") -> Score:
+    """EX over one group, or over all verdicts."""
     hidden = [(v.key, v.hidden == Verdict.EQUAL) for v in verdicts if v.hidden]
     return Score(
         name=name,
@@ -315,7 +268,6 @@ def _natural(name: str) -> tuple[int, int, str]:
 
 
 # Policies compared in pairs on the questions they share, corrected for the number of pairs.
-
 
 VERDICTS_FILE = "evaluation.parquet"
 Key = tuple[str, str]
@@ -404,10 +356,8 @@ def compare_all(sides: Sequence[Side], *, seed: int = 0) -> list[Comparison]:
 
 def side_noise(side: Side) -> NoiseFloor | None:
     """Test-retest noise of a side with several runs; None for one run."""
-    if len(side.runs) < 2:
-        return None
-    shared = sorted(set.intersection(*(set(run) for run in side.runs)))
-    return noise_floor([[run[key] for key in shared] for run in side.runs])
+    shared = sorted(set.intersection(*map(set, side.runs)))
+    return noise_floor([[run[k] for k in shared] for run in side.runs]) if side.runs[1:] else None
 
 
 def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
@@ -419,13 +369,12 @@ def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
             "manifest and split?"
         )
     a, b = [left[key] for key in shared], [right[key] for key in shared]
-    single = all(value in (0.0, 1.0) for value in (*a, *b))
-    discordant = count_discordant(
-        [x > y for x, y in zip(a, b, strict=True)], [y > x for x, y in zip(a, b, strict=True)]
-    )
-    differing = discordant.only_first + discordant.only_second
-    plain = paired_bootstrap(a, b, seed=seed)
+    single = {0.0, 1.0}.issuperset((*a, *b))
+    only_first = sum(x > y for x, y in zip(a, b, strict=True))
+    only_second = sum(y > x for x, y in zip(a, b, strict=True))
+    differing = only_first + only_second
     databases = [first.databases.get(key) or second.databases[key] for key in shared]
+    plain = paired_bootstrap(a, b, seed=seed)
     clustered = paired_bootstrap(a, b, clusters=databases, seed=seed)
     return Comparison(
         first=first.name,
@@ -435,19 +384,19 @@ def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
         first_score=sum(a) / len(a),
         second_score=sum(b) / len(b),
         delta=(sum(b) - sum(a)) / len(a),
-        only_first=discordant.only_first,
-        only_second=discordant.only_second,
+        only_first=only_first,
+        only_second=only_second,
         test="mcnemar_exact" if single else "sign_flip",
-        p=mcnemar_exact(discordant) if single else sign_flip_test(a, b, seed=seed),
+        p=mcnemar_exact(only_first, only_second) if single else sign_flip_test(a, b, seed=seed),
         holm=1.0,
         benjamini_hochberg=1.0,
         low=plain.low,
         high=plain.high,
         clustered_low=clustered.low,
         clustered_high=clustered.high,
-        detectable=minimum_detectable_effect(len(shared), differing / len(shared))
-        if differing
-        else None,
+        detectable=(
+            minimum_detectable_effect(len(shared), differing / len(shared)) if differing else None
+        ),
     )
 
 

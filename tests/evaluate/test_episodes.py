@@ -11,8 +11,10 @@ from envbuild.cli.app import app
 from envbuild.env.environment import Environment
 from envbuild.errors import CorpusFolderError, UnknownNameError
 from envbuild.evaluate.episodes import (
+    JudgedEpisode,
     count_wasted,
     decisive_literals,
+    describe_actions,
     describe_behaviour,
     opened_tables,
     stands_in,
@@ -202,6 +204,17 @@ def ended(ended_by: EndedBy, source: str, *calls: ToolCall) -> Episode:
     )
 
 
+def judged(episode: Episode, question: str = "") -> JudgedEpisode:
+    verdict = QuestionVerdict(
+        question_id=question or episode.row_id,
+        official="equal",
+        strict="equal",
+        ended_by=episode.ended_by,
+    )
+    actions = describe_actions(episode)
+    return JudgedEpisode(verdict=verdict, opened_all=None, literals=(), actions=actions)
+
+
 def test_a_fallback_is_one_whatever_ended_the_episode() -> None:
     episodes = [
         ended(EndedBy.FALLBACK, "last_working_query"),
@@ -209,20 +222,19 @@ def test_a_fallback_is_one_whatever_ended_the_episode() -> None:
         ended(EndedBy.CALL_BUDGET, "final_turn"),
         ended(EndedBy.SUBMIT_SQL, "submit_sql"),
     ]
-    assert describe_behaviour(episodes).fallback_rate == 0.5
+    assert describe_behaviour([judged(episode) for episode in episodes]).fallback_rate == 0.5
 
 
 def test_intervals_of_behaviour_take_the_question_as_the_unit() -> None:
-    def played(row: int, candidate: int) -> Episode:
+    def played(row: int, question: int) -> JudgedEpisode:
         how = EndedBy.SUBMIT_SQL if row < 24 else EndedBy.NO_ANSWER
-        return Episode(episode_id=f"{row}/{candidate}", row_id=str(row), ended_by=how)
+        return judged(Episode(episode_id="e", row_id=str(row), ended_by=how), str(question))
 
-    once = describe_behaviour([played(row, 0) for row in range(40)])
-    often = describe_behaviour([played(row, n) for row in range(40) for n in range(8)])
+    once = describe_behaviour([played(row, row) for row in range(40)])
+    often = describe_behaviour([played(row, row) for row in range(40) for _ in range(8)])
     assert once.submit_rate == often.submit_rate == 0.6
     assert once.intervals["submit_rate"] == pytest.approx(often.intervals["submit_rate"])
-    phrasings = [played(row, 0) for row in range(40)]
-    of_two = describe_behaviour(phrasings, questions=[row // 20 for row in range(40)])
+    of_two = describe_behaviour([played(row, row // 20) for row in range(40)])
     low, high = of_two.intervals["submit_rate"]
     assert high - low > 0.7, "two questions"
     assert "executable_sql" not in once.intervals, "no SQL was run"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.corpora.source import read_source
-from envbuild.evaluate.report import chart_groups, render_page
+from envbuild.evaluate.report import render_page
 from envbuild.evaluate.runs import EvaluationRun, evaluate_predictions
 from envbuild.io.pages import embed_json
 from envbuild.records.corpus import DatabaseRecord
@@ -37,14 +37,6 @@ def test_every_published_verdict_is_reproduced(run: EvaluationRun) -> None:
     assert ours == published
 
 
-def test_the_rules_are_nested_as_they_must_be(run: EvaluationRun) -> None:
-    for verdict in run.verdicts:
-        under = set(verdict.equal_under)
-        assert "strict@1" not in under or under >= {"bag@1", "official@1", "testsuite@1"}
-        assert "ordered@1" not in under or "bag@1" in under
-        assert "bag@1" not in under or "official@1" in under
-
-
 def test_the_matrix_counts_answers_of_one_rule_that_another_refuses(run: EvaluationRun) -> None:
     rules, apart = run.evaluation.rules, run.evaluation.disagreements
     assert rules["official@1"] == 498
@@ -68,14 +60,11 @@ def test_the_quick_look_at_all_rules_says_what_each_rule_says(run: EvaluationRun
             if judge(predicted, gold, verdict=name, ordered=ordered) is Verdict.EQUAL
         }
         assert set(verdict.equal_under) == each
-
-
-def test_every_wrong_answer_says_why(run: EvaluationRun) -> None:
-    assert all(v.reason for v in run.verdicts if not v.official_correct and v.equal_under == ())
+        assert each or verdict.official_correct or verdict.reason
 
 
 def test_the_page_holds_its_data_whatever_the_strings(run: EvaluationRun) -> None:
-    page = render_page(run.evaluation, run.verdicts, groups=chart_groups(run.verdicts))
+    page = render_page(run.evaluation, run.verdicts)
     assert "@DOCUMENT@" not in page
     assert page.count("</script>") == 2
     assert "</script>" not in embed_json({"sql": "</script><script>alert(1)</script>"})
@@ -89,22 +78,7 @@ def test_the_command_shows_the_matrix_at_80_columns() -> None:
     assert "rule not official not bag not ordered not strict not testsuite" in lines
     assert "official - 8 9 28 9" in lines
     assert max(map(len, shown.splitlines()[1:])) <= 80  # the first says what was read
-
-
-def test_the_command_says_what_it_read() -> None:
-    predictions = shared_data("predictions", "spider_dev_supersql.jsonl")
-    found = CliRunner().invoke(
-        app,
-        [
-            "evaluate",
-            "--predictions",
-            str(predictions),
-            "--benchmark",
-            "spider",
-            "--json",
-            str(shared_data("spider")),
-        ],
-    )
+    found = CliRunner().invoke(app, [*arguments, "--benchmark", "spider", "--json"])
     assert found.exit_code == 0
     document = json.loads(found.stdout)
     assert document["format"] == "envbuild.evaluate/1"
