@@ -29,6 +29,7 @@ from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 from envbuild.records.evaluation import QuestionVerdict
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
+from envbuild.sql.execution.session import Session
 from envbuild.testing.policies import make_policy
 from tests.shared import shared_data
 from tests.small_manifest import write_small_manifest
@@ -166,11 +167,11 @@ def test_ladder_keeps_questions_and_golds(manifest: Path, tmp_path: Path) -> Non
 def test_decisive_literals_are_those_that_change_the_result(manifest: Path) -> None:
     env = Environment.open(str(manifest))
     row = next(row for row in env.manifest.rows if "'France'" in row.gold_sql)
-    database = env.new_episode(row).database
     gold = env.manifest.gold(row.gold_id)
-    assert decisive_literals(row, session=database.session, gold=gold) == ["France"]
     moved = msgspec.structs.replace(gold, digest="of another day")
-    assert decisive_literals(row, session=database.session, gold=moved) == []
+    with Session.open_file(env.manifest.database_path(row)) as session:
+        assert decisive_literals(row, session=session, gold=gold) == ["France"]
+        assert decisive_literals(row, session=session, gold=moved) == []
 
 
 def test_opened_and_wasted_by_hand(manifest: Path) -> None:
@@ -192,8 +193,8 @@ def test_opened_and_wasted_by_hand(manifest: Path) -> None:
         ended_by=EndedBy.NO_ANSWER,
         turns=(Turn(index=0, kind="tool", completion="", calls=calls),),
     )
-    connection = env.new_episode(row).database.session.connection
-    assert opened_tables(episode, connection) == {"singer", "album"}
+    with Session.open_file(env.manifest.database_path(row)) as session:
+        assert opened_tables(episode, session.connection) == {"singer", "album"}
     assert count_wasted(episode) == 1
 
 
