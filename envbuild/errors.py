@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 LISTED = 5
 """Names that an error lists of those that are too many for a sentence."""
 COMPARED = 2000
-"""Names compared with one that is unknown: a tenth of a second at most."""
+"""Names on either side that are compared with one that is unknown: some 0.2 s at most."""
 
 
 class EnvbuildError(Exception):
@@ -74,7 +74,9 @@ class UnknownNameError(OperatorError):
         """
         if len(ordered) <= LISTED:
             return cls(kind, name, ordered)
-        close = difflib.get_close_matches(name, _neighbours(name, ordered), n=LISTED, cutoff=0.7)
+        place = bisect_left(ordered, name)  # of very many, those around the unknown one
+        around = ordered[max(0, place - COMPARED) : place + COMPARED]
+        close = difflib.get_close_matches(name, around, n=LISTED, cutoff=0.7)
         error = cls(kind, name, close or (ordered[0], ordered[len(ordered) // 2]))
         shown = f"; near: {', '.join(close)}" if close else f", such as {' or '.join(error.known)}"
         if listed_in and not close:
@@ -93,14 +95,6 @@ class MissingDependencyError(OperatorError):
     def __init__(self, needed_by: str, package: str, install: str) -> None:
         self.needed_by, self.package, self.install = needed_by, package, install
         super().__init__(f"{needed_by} needs {package}: {install}")
-
-
-def _neighbours(name: str, ordered: Sequence[str]) -> Sequence[str]:
-    """The names to compare with: those around the place where `name` would stand."""
-    if len(ordered) <= COMPARED:
-        return ordered
-    place = bisect_left(ordered, name)
-    return ordered[max(0, place - COMPARED // 2) : place + COMPARED // 2]
 
 
 class CorpusError(EnvbuildError):

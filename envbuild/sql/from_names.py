@@ -5,7 +5,15 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 
 from envbuild.sql.names import ALWAYS, fold_name, is_keyword_here
-from envbuild.sql.tokens import Kind, Lexeme, iter_code, lexemes, type_places, unquote
+from envbuild.sql.tokens import (
+    Kind,
+    Lexeme,
+    closing_brackets,
+    iter_code,
+    lexemes,
+    type_places,
+    unquote,
+)
 
 # Double-quoted tokens: names where they resolve to one, else strings, as SQLite takes them.
 
@@ -37,19 +45,6 @@ def literal_places(code: list[Lexeme], identifiers: frozenset[str]) -> frozenset
     )
 
 
-def is_cte_with_columns(code: list[Lexeme], place: int) -> bool:
-    """True for the name in `WITH c(a, b) AS (…`: it stands before a bracket and is no function."""
-    if not place or code[place - 1].text.lower() not in ("with", "recursive", ","):
-        return False
-    depth = 0
-    for here in range(place + 1, len(code)):
-        text = code[here].text
-        depth += (text == "(") - (text == ")")
-        if depth == 0:
-            return opens_body(code, here + 1)
-    return False
-
-
 def _must_be_a_name(code: list[Lexeme], place: int) -> bool:
     """Beside a dot, before a bracket, behind AS or FROM, or where only an alias can stand."""
     before = code[place - 1].text.lower() if place else ""
@@ -71,10 +66,12 @@ def _is_alias(code: list[Lexeme], place: int) -> bool:
 def _defined_names(code: list[Lexeme]) -> Iterator[str]:
     """Names the query itself defines: aliases, CTEs, their columns, windows; folded."""
     types = type_places(code)
+    for opening, close in closing_brackets(code).items():
+        columns = code[opening + 1 : close]  # a CTE's, if its body follows
+        if opens_body(code, close + 1) and "(" not in (lexeme.text for lexeme in columns):
+            yield from (fold_name(unquote(c.text)) for c in columns if c.kind is not Kind.OPERATOR)
     for place, lexeme in enumerate(code):
-        if lexeme.text == ")" and code[place + 1 : place + 2] and opens_body(code, place + 1):
-            yield from _bracketed_names(code, place)
-        elif (
+        if (
             _can_name(code, place)
             and place not in types
             and (_is_alias(code, place) or opens_body(code, place + 1))
@@ -92,21 +89,10 @@ def _can_name(code: list[Lexeme], place: int) -> bool:
 def opens_body(code: list[Lexeme], place: int) -> bool:
     """`AS (`, `AS MATERIALIZED (` or `AS NOT MATERIALIZED (` starts at `place`: a CTE or window."""
     words = [lexeme.text.lower() for lexeme in code[place : place + 3]]
-    return words[:2] == ["as", "("] or (words[:1] == ["as"] and "materialized" in words[1:])
+    return words[:2] == ["as", "("] or words in _OPEN_BODY
 
 
-def _bracketed_names(code: list[Lexeme], close: int) -> Iterator[str]:
-    """The names between a bracket that closes at `close` and its opening: a CTE's columns."""
-    depth = 0
-    for place in range(close, -1, -1):
-        text = code[place].text
-        depth += (text == ")") - (text == "(")
-        if depth == 0:
-            return
-        if depth > 1 or code[place].kind not in (Kind.QUOTED, Kind.WORD, Kind.OPERATOR):
-            return
-        if code[place].kind is not Kind.OPERATOR:
-            yield fold_name(unquote(code[place].text))
+_OPEN_BODY = (["as", "materialized", "("], ["as", "not", "materialized"])
 
 
 @lru_cache(maxsize=64)
@@ -179,27 +165,20 @@ def iter_from_names(sql: str) -> Iterator[str]:
             expected = False
 
 
+def cte_places(code: list[Lexeme]) -> frozenset[int]:
+    """Positions of the names of the query's CTEs (and windows), wherever they are defined."""
+    closing = closing_brackets(code)
+    names = (Kind.WORD, Kind.QUOTED, Kind.STRING)
+    return frozenset(
+        place
+        for place, lexeme in enumerate(code)
+        if lexeme.kind in names and opens_body(code, closing.get(place + 1, place) + 1)
+    )
+
+
 def cte_names(code: list[Lexeme]) -> frozenset[str]:
     """Folded names of the query's CTEs (and windows), wherever they are defined."""
-    names = set()
-    for place, lexeme in enumerate(code):
-        if lexeme.kind not in (Kind.WORD, Kind.QUOTED, Kind.STRING):
-            continue
-        after = place + 1
-        if after < len(code) and code[after].text == "(":
-            after = _behind_bracket(code, after)
-        if opens_body(code, after):
-            names.add(fold_name(unquote(lexeme.text)))
-    return frozenset(names)
-
-
-def _behind_bracket(code: list[Lexeme], opening: int) -> int:
-    depth = 0
-    for place in range(opening, len(code)):
-        depth += (code[place].text == "(") - (code[place].text == ")")
-        if depth == 0:
-            return place + 1
-    return len(code)
+    return frozenset(fold_name(unquote(code[place].text)) for place in cte_places(code))
 
 
 # Whether the order of a result's rows means anything.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from envbuild.sql.from_names import is_cte_with_columns, literal_places
+from envbuild.sql.from_names import cte_places, literal_places
 from envbuild.sql.names import is_keyword_here
 from envbuild.sql.tokens import (
     BLOB,
@@ -72,7 +72,8 @@ def mask_sql(
         if identifiers is not None:
             strings = frozenset(code[at].start for at in literal_places(code, identifiers))
         if is_skeleton:
-            found = (at for at in range(len(code)) if _is_identifier(code, at))
+            ctes = cte_places(code)
+            found = (at for at in range(len(code)) if _is_identifier(code, at, ctes))
             names = frozenset(code[at].start for at in found if at not in type_words)
     literals: list[str] = []
 
@@ -133,7 +134,7 @@ def mask_column(
     )
 
 
-def _is_identifier(code: list[Lexeme], place: int) -> bool:
+def _is_identifier(code: list[Lexeme], place: int, ctes: frozenset[int]) -> bool:
     """A quoted name, or a bare word that is neither a keyword nor a function's name."""
     kind = code[place].kind
     if kind is Kind.WORD:
@@ -142,4 +143,4 @@ def _is_identifier(code: list[Lexeme], place: int) -> bool:
     elif kind is not Kind.QUOTED:
         return False
     calls = place + 1 < len(code) and code[place + 1].text == "("
-    return not calls or is_cte_with_columns(code, place)
+    return not calls or place in ctes  # the name in `WITH c(a, b) AS (…` is no function's

@@ -140,6 +140,18 @@ def lexemes(sql: str) -> list[Lexeme]:
     return [Lexeme(kind, sql[start:end], start) for kind, start, end in iter_code(sql)]
 
 
+def closing_brackets(code: list[Lexeme]) -> dict[int, int]:
+    """Position of each opening bracket -> that of its closing one; those never closed left out."""
+    opened: list[int] = []
+    closing: dict[int, int] = {}
+    for place, lexeme in enumerate(code):
+        if lexeme.text == "(":
+            opened.append(place)
+        elif lexeme.text == ")" and opened:
+            closing[opened.pop()] = place
+    return closing
+
+
 def type_places(code: list[Lexeme]) -> frozenset[int]:
     """Positions of the words, numbers and brackets of each type name in `CAST(… AS type)`."""
     places: list[int] = []
@@ -218,17 +230,22 @@ def changed_stretch(before: str, after: str) -> tuple[int, int]:
     stretch stands where something was only left out.
     """
     old, new = _tokens(before), _tokens(after)
-    same = 0
-    while same < min(len(old), len(new)) and old[same][0] == new[same][0]:
-        same += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - same and old[-1 - tail][0] == new[-1 - tail][0]:
-        tail += 1
+    sides = [[word for word, *_ in side] for side in (old, new)]
+    same = _shared(*sides)
+    tail = _shared(*(side[same:][::-1] for side in sides))
     changed = new[same : len(new) - tail]
     if changed:
         return changed[0][1], changed[-1][2]
     place = new[same][1] if same < len(new) else len(after)
     return place, place
+
+
+def _shared(one: list[str], other: list[str]) -> int:
+    """How many words both begin with."""
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
 def _tokens(sql: str) -> list[tuple[str, int, int]]:

@@ -11,7 +11,7 @@ import msgspec
 
 from envbuild.errors import CorpusError, SchemaError
 from envbuild.records.corpus import render_key
-from envbuild.sql.connect import Connection, iter_rows, open_read_only, quote_name
+from envbuild.sql.connect import Connection, iter_rows, open_private, open_read_only, quote_name
 from envbuild.sql.names import fold_name
 
 # SQLite files made elsewhere: opened to be looked at, and brought out of WAL mode.
@@ -310,40 +310,26 @@ def _orphans(
 def _unique_target(
     connection: apsw.Connection, parent: str, targets: tuple[str, ...], width: int
 ) -> tuple[str, ...]:
-    """The parent columns a key resolves to, in key order; empty where SQLite calls a mismatch."""
-    columns = list(
-        iter_rows(connection, "SELECT name, pk FROM pragma_table_xinfo(?, 'main')", (parent,))
-    )
-    primary = [name for pk, name in sorted((pk, name) for name, pk in columns if pk)]
-    if not targets:
-        return tuple(primary) if len(primary) == width else ()
-    spelled = {fold_name(name): name for name, _ in columns}
-    wanted = [spelled.get(fold_name(target)) for target in targets]
-    found = tuple(name for name in wanted if name is not None)
-    if len(found) != width:
-        return ()
-    unique, keyed = _unique_indexes(connection, parent)
-    row_id = len(primary) == 1 and not keyed  # an INTEGER PRIMARY KEY, which has no index
-    return found if sorted(found) in unique or (row_id and list(found) == primary) else ()
+    """The parent columns a key of `width` columns resolves to; empty where it is a mismatch.
 
-
-def _unique_indexes(connection: apsw.Connection, table: str) -> tuple[list[list[str]], bool]:
-    """The sorted columns of every index that a key may refer to, and whether one is the primary's.
-
-    One whose column has another collation than the table declares is of no use to a key.
+    SQLite itself says so, of such a key to an empty copy of the parent.
     """
-    rows = iter_rows(
-        connection,
-        """SELECT l.name, l.origin, x.name, x.coll FROM pragma_index_list(?, 'main') AS l,
-        pragma_index_xinfo(l.name) AS x WHERE l."unique" AND NOT l.partial AND x.key""",
-        (table,),
-    )
-    indexes: dict[str, list[str]] = defaultdict(list)
-    keyed, useless = False, set()
-    for index, origin, column, collation in rows:
-        keyed = keyed or origin == "pk"
-        indexes[index].append(column or "")
-        declared = connection.column_metadata("main", table, column)[1] if column else ""
-        if collation.lower() != declared.lower():
-            useless.add(index)
-    return [sorted(columns) for name, columns in indexes.items() if name not in useless], keyed
+    if not targets:
+        columns = "SELECT name FROM pragma_table_xinfo(?, 'main') WHERE pk ORDER BY pk"
+        targets = tuple(name for (name,) in iter_rows(connection, columns, (parent,)))
+    ddl = """SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE
+        AND type IN ('table', 'index') AND sql IS NOT NULL ORDER BY type DESC"""
+    child = quote_name(f"{parent} child")
+    sources = ", ".join(f"c{number}" for number in range(width))
+    named = f"({', '.join(map(quote_name, targets))})"
+    with closing(open_private()) as copy:
+        for (sql,) in iter_rows(connection, ddl, (parent,)):
+            with suppress(apsw.SQLError):  # an index whose collation is not here is of no use
+                copy.execute(sql)
+        try:
+            key = f"FOREIGN KEY ({sources}) REFERENCES {quote_name(parent)} {named}"
+            copy.execute(f"CREATE TABLE {child} ({sources}, {key})")
+            copy.execute(f"PRAGMA foreign_key_check({child})").fetchall()
+        except apsw.SQLError:
+            return ()
+    return targets
