@@ -8,6 +8,7 @@ those of a WAL beside it: what is committed there is part of the database, thoug
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,72 +21,6 @@ from envbuild.sql.connect import SQLITE_VERSION, read_image
 from envbuild.sql.execution.session import Session
 from envbuild.sql.forks import KeyedLocks
 from envbuild.sql.verdicts import digest_rows, encode_rows
-
-_State = tuple[tuple[int, ...], tuple[int, ...]]
-"""Of the file, and of the WAL beside it; nothing where there is none, or an empty one."""
-
-_known: dict[str, tuple[_State, str]] = {}
-"""Absolute path -> the state in which it was last read, and the digest it had."""
-_reading = KeyedLocks()
-
-
-def check_database(path: Path, sha256: str, *, db_id: str) -> None:
-    """Raises CorpusError (`database_changed`) where the database's digest is not `sha256`.
-
-    An empty `sha256` is none, and passes. Raises SourceError where the file cannot be read.
-    """
-    if sha256 and _digest_of(str(path.absolute())) != sha256:
-        raise CorpusError(
-            "database_changed",
-            f"database {db_id!r} ({path.resolve()}) is not the one its golds were computed on: "
-            "put that file back, or build the corpus and the manifest again",
-            db_id=db_id,
-        )
-
-
-def _digest_of(path: str) -> str:
-    state = _state_of(path)
-    known = _known.get(path)
-    if known is None or known[0] != state:
-        with _reading.of(path):  # the first thread reads, the others wait for it
-            known = _known.get(path)
-            if known is None or known[0] != state:
-                known = _known[path] = (state, _read_digest(path, state))
-    return known[1]
-
-
-def _read_digest(path: str, state: _State) -> str:
-    """Of the file, streamed; with a WAL beside it, of what SQLite reads from both."""
-    if state[1]:
-        return hashlib.sha256(read_image(Path(path))).hexdigest()
-    try:
-        return sha256_file(Path(path))
-    except OSError as e:
-        raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
-
-
-def _state_of(path: str) -> _State:
-    """Asked at every opening of a view, where Path objects would double its cost."""
-    try:
-        return _fingerprint(path), _log_fingerprint(f"{path}-wal")
-    except OSError as e:
-        raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
-
-
-def _log_fingerprint(log: str) -> tuple[int, ...]:
-    try:
-        return _fingerprint(log) if os.access(log, os.F_OK) else ()
-    except FileNotFoundError:  # its last reader has just left
-        return ()
-
-
-def _fingerprint(path: str) -> tuple[int, ...]:
-    """The time of change tells of a file whose time of writing was set back."""
-    status = os.stat(path)  # noqa: PTH116 - see _state_of
-    if not status.st_size:
-        return ()
-    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-
 
 OpenVariant = Callable[[str, Path], Session]
 """(variant, visible database) -> a session over it, which stays its owner's."""
@@ -141,7 +76,14 @@ class GoldStore:
         SourceError where it cannot be read.
         """
         path = self.manifest.database_path(row)
-        check_database(path, row.database_sha256, db_id=row.db_id)
+        # an empty digest is none
+        if row.database_sha256 and _digest_of(path) != row.database_sha256:
+            raise CorpusError(
+                "database_changed",
+                f"database {row.db_id!r} ({path.resolve()}) is not the one its golds were computed "
+                "on: put that file back, or build the corpus and the manifest again",
+                db_id=row.db_id,
+            )
         return path
 
     def _lost_bytes(self, stored: GoldResult) -> bool:
@@ -179,3 +121,41 @@ def refuse_other_engine(manifest: Manifest) -> None:
 def _index_digest(manifest: Manifest) -> str:
     """Tells a manifest from another one built later in the same folder."""
     return hashlib.sha256(msgspec.json.encode(manifest.index, order="sorted")).hexdigest()
+
+
+# A database's digest.
+
+
+_State = tuple[tuple[int, ...], tuple[int, ...]]
+"""Of the file, and of the WAL beside it; nothing where there is none, or an empty one."""
+
+_known: dict[Path, tuple[_State, str]] = {}
+"""Absolute path -> the state in which it was last read, and the digest it had."""
+_reading = KeyedLocks()
+
+
+def _digest_of(path: Path) -> str:
+    with _reading.of(str(path)):  # the first thread reads, the others wait for it
+        try:
+            state = _state_of(path)
+            if path not in _known or _known[path][0] != state:
+                # with a WAL, of what SQLite reads from both
+                whole = hashlib.sha256(read_image(path)).hexdigest() if state[1] else None
+                _known[path] = state, whole or sha256_file(path)
+        except OSError as e:
+            raise SourceError(f"cannot read the database {path}: {e.strerror}") from e
+        return _known[path][1]
+
+
+def _state_of(path: Path) -> _State:
+    log: tuple[int, ...] = ()
+    with suppress(FileNotFoundError):
+        log = _fingerprint(path.with_name(f"{path.name}-wal").stat())
+    return _fingerprint(path.stat()), log
+
+
+def _fingerprint(status: os.stat_result) -> tuple[int, ...]:
+    """The time of change tells of a file whose time of writing was set back."""
+    if not status.st_size:
+        return ()
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)

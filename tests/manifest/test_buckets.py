@@ -1,16 +1,26 @@
-"""Buckets of whole corpora, and the command that cuts them."""
+"""Edges that can be, buckets of whole corpora, and the command that cuts them."""
 
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.corpora.folder import open_corpora
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
 from envbuild.io.parquet import open_parquet, parquet_metadata
-from envbuild.manifest.buckets import Edges, bucket_corpora, cut_corpus, read_edges
+from envbuild.manifest.buckets import (
+    Edges,
+    bucket_corpora,
+    cut_corpus,
+    parse_edges,
+    parse_shares,
+    read_edges,
+    suggest_edges,
+)
 from envbuild.records.corpus import Question
 from envbuild.sql.connect import VERSIONS
 from envbuild.sql.mask import mask_sql
@@ -135,3 +145,42 @@ def test_phrasings_far_apart_count_once_and_row_groups_stay_full(tmp_path: Path)
     assert groups == [65_536, 70_000 - 65_536]
     ids = file.read(columns=["question_id"]).column(0).to_pylist()
     assert ids == [f"q{n}" for n in range(70_000)]
+
+
+def test_buckets_are_half_open_and_numbered_unless_three() -> None:
+    lengths = (0, 148, 149, 277, 278, 9999)
+    names = ["short", "short", "medium", "medium", "long", "long"]
+    assert [Edges().bucket(length) for length in lengths] == names
+    assert Edges((10,)).names == ("b0", "b1")
+    assert [Edges((10, 20, 30)).bucket(n) for n in (9, 10, 29, 30)] == ["b0", "b1", "b2", "b3"]
+
+
+def test_edges_and_shares_that_cannot_be() -> None:
+    assert parse_edges("149,278") == Edges((149, 278))
+    for text in ("", "a", "278,149", "149,149", "0,5", "1.5", "-3", "149,278,"):
+        with pytest.raises(UsageError, match="149,278"):
+            parse_edges(text)
+    assert parse_shares("0.20,0.25,0.55", 3) == (0.2, 0.25, 0.55)
+    for text in ("0.5,0.5", "0.5,0.5,0.5", "1.5,-0.5,0", "x", "nan,0.5,0.5", "inf,0,0", "", "1,0"):
+        with pytest.raises(UsageError, match="add up to 1"):
+            parse_shares(text, 3)
+    for option in ("edges", "shares"):
+        with pytest.raises(UsageError, match=f"--{option} takes"):
+            bucket_corpora([], **{option: ""})
+
+
+def test_suggested_edges_make_even_buckets() -> None:
+    assert suggest_edges(range(1, 101), 4).values == (26, 51, 76)
+    assert suggest_edges([5] * 90 + [6] * 5 + [7] * 5, 2).values == (6,)
+    with pytest.raises(UsageError, match="2 different"):
+        suggest_edges([5, 5, 6], 3)
+    with pytest.raises(UsageError, match="at least 2"):
+        suggest_edges([5, 6], 1)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(2, 6))
+def test_suggested_buckets_are_never_empty(lengths: list[int], buckets: int) -> None:
+    if len(set(lengths)) < buckets:
+        return
+    edges = suggest_edges(lengths, buckets)
+    assert {edges.bucket(length) for length in lengths} == set(edges.names)

@@ -145,6 +145,7 @@ def test_findings_signal_and_edges_of_earlier_stages_are_taken(
     manifest = open_manifest(build(corpora, tmp_path / "out"))
     row = manifest.row("shop/shop/q1")
     assert row.findings == ("empty_gold", "trivial_gold")
+    assert manifest.edges == {"b": [10, 20, 30], "shop": [10, 20, 30]}
     assert (row.signal, row.signal_mutants, row.bucket) == (0.75, 8, "b3")
     assert manifest.row("shop/shop/q8").signal is None
     assert manifest.row("shop/shop/q0/casual").signal_mutants == 0
@@ -343,6 +344,10 @@ def test_what_cannot_be_is_said_before_any_work(corpora: Path, tmp_path: Path) -
     write_corpus(tmp_path / "empty", {"shop": SHOP}, [])
     with pytest.raises(CorpusFolderError, match="no questions in empty"):
         build(tmp_path / "empty", tmp_path / "out")
+    twice = [CorpusFolder(corpora / "b")] * 2
+    with pytest.raises(UsageError, match="two corpora are called 'b'"):
+        build_manifest(twice, tmp_path / "twice", settings=ManifestSettings(), workers=1)
+    assert not (tmp_path / "twice").exists()
 
 
 def test_birds_golds_all_become_rows(tmp_path: Path) -> None:
@@ -383,15 +388,6 @@ def test_hidden_variants_are_stored_with_their_golds_results(tmp_path: Path) -> 
         build_manifest(open_corpora(tmp_path / "c"), tmp_path / "no", settings=settings)
 
 
-def test_two_corpora_of_one_name_are_refused(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        write_corpus(tmp_path / folder / "shop", {"shop": SHOP}, [ask(1, "SELECT 1")])
-    both = [CorpusFolder(tmp_path / folder / "shop") for folder in ("a", "b")]
-    with pytest.raises(UsageError, match="two corpora are called 'shop'"):
-        build_manifest(both, tmp_path / "out", settings=ManifestSettings(), workers=1)
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_parts")
 def test_a_local_ray_leaves_the_same_bytes(corpora: Path, tmp_path: Path) -> None:
@@ -402,15 +398,6 @@ def test_a_local_ray_leaves_the_same_bytes(corpora: Path, tmp_path: Path) -> Non
         open_corpora(corpora), tmp_path / "ray", settings=settings, workers=2, engine="ray"
     )
     assert bytes_of(tmp_path / "ray") == whole
-
-
-def test_the_index_names_the_edges_of_every_corpus(corpora: Path, tmp_path: Path) -> None:
-    first, *others = open_corpora(corpora)
-    bucket_corpora(open_corpora(first.root), edges="10,20,30")
-    build_manifest([first, *others], tmp_path / "m", settings=ManifestSettings())
-    edges = open_manifest(tmp_path / "m").edges
-    assert edges[first.name] == [10, 20, 30]
-    assert all(edges[corpus.name] == [149, 278] for corpus in others)
 
 
 def test_a_question_id_of_two_databases_is_two_questions(tmp_path: Path) -> None:

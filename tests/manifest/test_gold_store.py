@@ -151,11 +151,6 @@ def test_a_rung_has_the_version_of_the_golds_it_took_over(manifest: Path, tmp_pa
         Environment(rung, settings=Environment.open(manifest, rerun_golds=True).settings)
 
 
-def test_a_manifest_of_this_sqlite_is_not_refused(manifest: Path) -> None:
-    assert open_manifest(manifest).sqlite_versions == {SQLITE_VERSION}
-    assert score(Environment.open(manifest), GOLD).reward == 3.0
-
-
 def test_no_gold_is_run_unless_asked(manifest: Path, tmp_path: Path) -> None:
     store_other_result(manifest)
     env = Environment.open(manifest)
@@ -277,15 +272,6 @@ def test_a_database_that_has_changed_judges_nobody(manifest: Path, tmp_path: Pat
     database.unlink()
     with pytest.raises(SourceError, match="cannot read the database"):
         score(Environment.open(manifest), GOLD)
-
-
-def test_the_command_line_names_the_changed_database(manifest: Path, tmp_path: Path) -> None:
-    episodes = journal(manifest, tmp_path / "episodes", GOLD)
-    change(database_of(manifest))
-    for command in ("score", "evaluate"):
-        refused = envbuild(command, episodes)
-        assert refused.returncode == 2 and not refused.stdout
-        assert "database_changed: database 'shop'" in refused.stderr
 
 
 def test_a_change_behind_the_same_size_and_time_is_seen(manifest: Path) -> None:

@@ -38,26 +38,12 @@ def build_corpus(
         file = f"databases/{db_id}/{db_id}.sqlite"
         path = build_sqlite(root / file, ddl)
         counts = count_rows(path)
-        rows.append(
-            DatabaseRow(
-                corpus=root.name,
-                db_id=db_id,
-                split="",
-                sqlite_file=file,
-                sha256=sha256_file(path),
-                bytes=path.stat().st_size,
-                tables=len(counts),
-                columns=0,
-                rows=sum(counts.values()),
-                foreign_keys=0,
-                fk_violations=0,
-                rows_offered=0,
-                rows_stored=0,
-                rows_refused=0,
-                ddl_statements=0,
-                ddl_refused=0,
-            )
-        )
+        figures = dict.fromkeys(DatabaseRow.__struct_fields__, 0)
+        known = {
+            "corpus": root.name, "db_id": db_id, "split": "", "sqlite_file": file,
+            "sha256": sha256_file(path), "bytes": path.stat().st_size,
+        }  # fmt: skip
+        rows.append(DatabaseRow(**{**figures, **known}))
         tables += [
             TableRow(
                 corpus=root.name,
@@ -68,7 +54,7 @@ def build_corpus(
                 rows_offered=count,
                 rows_stored=count,
                 rows_refused=0,
-                undecodable_cells=0 if db_id != "undecodable" else 1,
+                undecodable_cells=int(db_id == "undecodable"),
             )
             for table, count in counts.items()
         ]

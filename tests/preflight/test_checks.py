@@ -31,6 +31,10 @@ GOLDS: dict[str, tuple[str, ...]] = {
     "SELECT name FROM shop WHERE sold > 99": ("empty_gold",),
     "SELECT count(*) FROM shop WHERE sold > 99": ("trivial_gold",),
     "SELECT sum(sold) FROM shop WHERE sold > 99": ("trivial_gold",),
+    "SELECT count(*), sum(sold), max(sold) FROM shop WHERE sold > 99": ("trivial_gold",),
+    "SELECT count(*), max(city) FROM shop WHERE city < 0.5 OR id = 5": (),
+    "SELECT name FROM shop ORDER BY sold LIMIT 1, 1": ("tie_sensitive_gold",),
+    "SELECT name FROM shop ORDER BY id LIMIT 1 OFFSET 1": (),
     "SELECT count(*) FROM shop": (),
     # ties
     "SELECT name FROM shop ORDER BY sold DESC LIMIT 1": (),
@@ -136,20 +140,6 @@ def test_gold_findings(gold: str, found: dict[str, tuple[str, ...]]) -> None:
     assert found.get(gold, ()) == GOLDS[gold]
 
 
-@pytest.mark.parametrize(
-    ("split", "severity"),
-    [("", "error"), ("train", "error"), ("Dev", "warning"), ("test", "warning")],
-)
-def test_an_empty_gold_ruins_training_and_only_blunts_a_benchmark(
-    tmp_path: Path, split: str, severity: str
-) -> None:
-    empty = ask("shop", "SELECT name FROM shop WHERE sold > 99", split=split)
-    root = build_corpus(tmp_path / "shop", {"shop": SHOP}, [empty])
-    report = checked(root).report
-    found = [(f.code, f.severity) for f in report.findings if f.code == "empty_gold"]
-    assert found == [("empty_gold", severity)]
-
-
 def test_a_phrasing_in_a_training_split_makes_an_empty_gold_an_error(tmp_path: Path) -> None:
     gold = "SELECT name FROM shop WHERE sold > 99"
     questions = [
@@ -237,18 +227,11 @@ def test_questions_asked_twice_and_placeholders(tmp_path: Path) -> None:
     assert report.gold.questions == 6
 
 
-@pytest.mark.parametrize(
-    "text", ["", " … ", "...", "<string>", "**Moderate**", "N/A", "[question]"]
-)
-def test_placeholders(text: str) -> None:
-    assert is_placeholder(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["Why?", "List <b>all</b> shops", "**Moderate** question: how many?", "none of them?"]
-)
-def test_questions_are_no_placeholders(text: str) -> None:
-    assert not is_placeholder(text)
+def test_placeholders_ask_nothing() -> None:
+    for text in ("", " … ", "...", "<string>", "**Moderate**", "N/A", "[question]"):
+        assert is_placeholder(text), text
+    for text in ("Why?", "List <b>all</b> shops", "**Moderate** question: how many?"):
+        assert not is_placeholder(text), text
 
 
 def test_stored_results_are_evidence(tmp_path: Path) -> None:
@@ -306,39 +289,6 @@ def test_text_that_lies_in_a_log_is_looked_through_too(tmp_path: Path) -> None:
     findings = checked(root).findings
     assert "undecodable_text" in {finding.code for finding in findings}
     writer.close()
-
-
-def test_ties_under_an_offset_are_found_in_the_middle_too(tmp_path: Path) -> None:
-    ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES "
-    sqls = {
-        "offset": "SELECT id FROM t ORDER BY n LIMIT 1 OFFSET 1",
-        "comma": "SELECT id FROM t ORDER BY n LIMIT 1, 1",
-        "inner": "SELECT n FROM t WHERE id = (SELECT id FROM t ORDER BY n LIMIT 1 OFFSET 1)",
-        "whole": "SELECT id FROM t ORDER BY id LIMIT 1 OFFSET 1",
-        "same": "SELECT n FROM t ORDER BY n LIMIT 1 OFFSET 1",
-    }
-    root = build_corpus(
-        tmp_path / "c",
-        {"d": ddl + "(1, 5), (2, 5), (3, 5), (4, 9)"},
-        [ask("d", sql, name) for name, sql in sqls.items()],
-    )
-    report = checked(root).report
-    found = {f.code: f.findings for f in report.findings}
-    assert found["tie_sensitive_gold"] == 2, "an inner one that changes nothing is none"
-
-
-def test_aggregates_over_no_rows_are_trivial(tmp_path: Path) -> None:
-    ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 5), (2, 0)"
-    sqls = [
-        "SELECT count(*), sum(n), max(n) FROM t WHERE n > 9",
-        "SELECT min(n), avg(n) FROM t WHERE n > 9",
-        "SELECT count(*), max(n) FROM t",
-        "SELECT id, n FROM t WHERE n = 0",
-    ]
-    asked = [ask("d", sql, str(number)) for number, sql in enumerate(sqls)]
-    root = build_corpus(tmp_path / "c", {"d": ddl}, asked)
-    report = checked(root).report
-    assert {f.code: f.findings for f in report.findings}["trivial_gold"] == 2
 
 
 @pytest.mark.parametrize(

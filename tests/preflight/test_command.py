@@ -148,17 +148,6 @@ def test_workers_and_shards_give_the_same_bytes(corpora: Path, tmp_path: Path) -
     assert not (tmp_path / "three" / ".preflight").exists()
 
 
-@pytest.mark.slow
-def test_ray_gives_the_same_bytes(corpora: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    for engine in ("local", "ray"):
-        run = preflight(corpora / "small", "--out", tmp_path / engine, "--engine", engine)
-        assert run.returncode == 1, run.stderr
-    for name in ("findings.parquet", "preflight.json"):
-        ours, theirs = (tmp_path / engine / name for engine in ("local", "ray"))
-        assert ours.read_bytes() == theirs.read_bytes()
-
-
 def test_the_page_needs_nothing_else(corpora: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     preflight(corpora, "--signal", "off", "--html", page)

@@ -98,46 +98,6 @@ def databases() -> Iterator[Path]:
         yield from sorted(shared_data(*folder.split("/")).rglob("*.sqlite"))
 
 
-def test_a_windows_ties_are_those_of_the_rows() -> None:
-    """Numbering rows by one column hangs on ties exactly where two of them share its value."""
-    expected, found = set(), set()
-    (folder,) = open_corpora(shared_data("spider", "database"))
-    for row in folder.databases():
-        path = folder.database_path(row.db_id)
-        connection = apsw.Connection(f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_URI | 1)
-        golds = []
-        for table, column in connection.execute(
-            "SELECT m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c "
-            "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND EXISTS "
-            "(SELECT 1 FROM pragma_table_info(m.name) WHERE pk)"
-        ).fetchall():
-            rows, values = connection.execute(
-                f'SELECT count(*), (SELECT count(*) FROM (SELECT 1 FROM "{table}" '
-                f'GROUP BY "{column}")) FROM "{table}"'
-            ).fetchone()
-            if rows > 1_000:
-                continue
-            gold = f'SELECT *, row_number() OVER (ORDER BY "{column}") AS n FROM "{table}"'
-            golds.append(Question(question_id=gold, db_id=row.db_id, question="?", gold_sql=gold))
-            if values < rows:
-                expected.add((row.db_id, gold))
-        checked = check_database(
-            DatabaseInput(
-                corpus="spider",
-                row=row,
-                path=path,
-                counts=count_rows(path),
-                questions=tuple(golds),
-            ),
-            Limits(),
-        )
-        found |= {
-            (row.db_id, f.question_id) for f in checked.findings if f.code == "tie_sensitive_gold"
-        }
-    assert found == expected
-    assert len(expected) > 50
-
-
 @pytest.mark.slow
 def test_orphans_are_those_of_sqlites_own_check() -> None:
     compared = 0

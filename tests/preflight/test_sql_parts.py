@@ -7,15 +7,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from envbuild.query.nondeterminism import (
-    INSTANTS,
-    ClockedSession,
-    break_ties,
-    open_reversed,
-    open_seeded,
-)
-from envbuild.schema.read import read_schema
-from envbuild.sql.connect import open_read_only
 from envbuild.sql.files.inspect import KeyState, check_foreign_keys, count_rows, find_undecodable
 
 
@@ -77,55 +68,6 @@ def test_undecodable_cells_by_column(without_rowid: str) -> None:
     )
     found = {(u.table, u.column): (u.cells, u.example) for u in find_undecodable(connection)}
     assert found == {("t", "rowid"): (1, "ff"), ("t", "s"): (2, found["t", "s"][1])}
-
-
-@pytest.mark.parametrize(
-    ("sql", "up"),
-    [
-        ("SELECT a, b FROM t ORDER BY a LIMIT 1", [(1, 1)]),
-        ("SELECT a, b FROM t LIMIT 1 -- LIMIT", [(1, 1)]),
-        ("SELECT * FROM t ORDER BY a DESC LIMIT 1 OFFSET 1", [(1, 2)]),
-        ("SELECT b FROM t WHERE b = (SELECT b FROM t ORDER BY a LIMIT 1)", [(1,)]),
-        ("SELECT a FROM t UNION SELECT b FROM t LIMIT 1", [(1,)]),
-        ("WITH x AS (SELECT b FROM t ORDER BY a LIMIT 2) SELECT max(b) FROM x", [(2,)]),
-        (
-            "SELECT a, row_number() OVER (ORDER BY b) AS n FROM t ORDER BY a LIMIT 1",
-            [(1, 1)],
-        ),
-    ],
-)
-def test_ties_are_broken_behind_the_order(tmp_path: Path, sql: str, up: list[object]) -> None:
-    path = build(
-        tmp_path / "t.sqlite", "CREATE TABLE t(a, b); INSERT INTO t VALUES (1,3),(1,2),(1,1)"
-    )
-    ties = break_ties(sql, read_schema(open_read_only(path)))
-    assert ties is not None
-    with open_reversed(path) as session:
-        assert list(session.run(ties.upwards).rows) == up, ties.upwards
-
-
-def test_conditions_change_what_is_not_determined(tmp_path: Path) -> None:
-    path = build(tmp_path / "t.sqlite", "CREATE TABLE t(a); INSERT INTO t VALUES (1),(2),(3)")
-    with open_reversed(path) as session:
-        assert session.run("SELECT a FROM t").rows == ((3,), (2,), (1,))
-        assert session.run("SELECT a FROM t").rows == ((3,), (2,), (1,))
-    clocked = ClockedSession(path)
-    try:
-        years = [
-            clocked.run_at(at, "SELECT strftime('%Y', 'now'), date('2001-01-01')").rows[0]
-            for at in INSTANTS
-        ]
-        assert [year for year, _ in years] == ["1970", "2004", "2026", "2101"]
-        assert clocked.read_clock
-        assert clocked.run_at(INSTANTS[0], "SELECT date('2001-01-01') FROM t").ok
-        assert not clocked.read_clock
-    finally:
-        clocked.close()
-    draws = []
-    for seed in (1, 1, 2):
-        with open_seeded(path, seed=seed) as session:
-            draws.append(session.run("SELECT random(), hex(randomblob(4))").rows)
-    assert draws[0] == draws[1] != draws[2]
 
 
 def test_orphans_are_sqlites_own_for_any_affinity() -> None:
