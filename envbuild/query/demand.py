@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from envbuild.query.names import QueryNames
-from envbuild.query.parse import Comparison, compared, parse_statement, split_condition
+from envbuild.query.parse import FLIPPED, Comparison, compared, parse_statement, split_condition
 from envbuild.records.corpus import Schema
 from envbuild.records.execution import Value
 from envbuild.records.signal import Clause, Condition, Demand, Extreme, Frame, Site
@@ -471,7 +471,7 @@ class _Reader:
         op = found.op
         if sides[0].kind == "literal" and len(sides) == 2:
             sides.reverse()
-            op = found.flipped
+            op = FLIPPED.get(op, op)
         left, *others = sides
         if left.kind in ("count", "rank"):
             draft.bound(left, op, others)

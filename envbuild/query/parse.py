@@ -4,6 +4,7 @@ apart."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
@@ -86,6 +87,8 @@ _OPS: dict[type[exp.Expr], str] = {
     exp.Like: "like",
     exp.ILike: "like",
     exp.Glob: "glob",
+    exp.Is: "=",
+    exp.Between: "between",
 }
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -101,11 +104,6 @@ class Comparison:
     """The subquery on the right side; None between plain expressions."""
     negated: bool = False
     """The subquery must not match (NOT IN, NOT EXISTS)."""
-
-    @property
-    def flipped(self) -> str:
-        """The operator with its two sides changed over."""
-        return FLIPPED.get(self.op, self.op)
 
 
 def split_condition(node: exp.Expr, negated: bool = False) -> Iterator[tuple[exp.Expr, bool]]:
@@ -126,43 +124,30 @@ def split_condition(node: exp.Expr, negated: bool = False) -> Iterator[tuple[exp
 
 def compared(node: exp.Expr, negated: bool) -> Comparison | None:
     """The comparison a conjunct makes; None where it makes none that rows can follow."""
-    if bool(node.args.get("negate")):
-        negated = not negated
-    if isinstance(node, exp.Exists):
-        return Comparison(op="=", operands=(), query=node.this, negated=negated)
+    negated = negated is not bool(node.args.get("negate"))
+    query = node.this if isinstance(node, exp.Exists) else node.args.get("query")
+    if isinstance(node, exp.Exists | exp.In) and query is not None:
+        tested = () if isinstance(node, exp.Exists) else (node.this,)
+        return Comparison(op="=", operands=tested, query=query, negated=negated)
+    operands: tuple[Any, ...] = (node.this, node.args.get("expression"))
+    op = _OPS.get(type(node), "")
     if isinstance(node, exp.In):
-        return _membership(node, negated)
-    if isinstance(node, exp.Between):
-        sides = (node.this, node.args["low"], node.args["high"])
-        return Comparison(op="not between" if negated else "between", operands=sides)
-    if isinstance(node, exp.Is):
-        return _identity(node, negated)
-    op = _OPS.get(type(node))
-    if op is None:
-        if isinstance(node, exp.Column):  # WHERE flag
-            return Comparison(op="=" if negated else "!=", operands=(node, exp.Literal.number(0)))
+        operands = (node.this, *node.expressions)
+        op = "=" if len(operands) == 2 and not negated else "in"
+    elif isinstance(node, exp.Between):
+        operands = (node.this, node.args["low"], node.args["high"])
+    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        op, operands = "null", (node.this,)
+    elif isinstance(node, exp.Column):  # WHERE flag
+        op, operands = "!=", (node, exp.Literal.number(0))
+    if not op:
         return None
     if negated:
         op = OPPOSITE.get(op) or f"not {op}"
-    left, right = node.this, node.expression
-    if isinstance(left, exp.Subquery) and not isinstance(right, exp.Subquery):
-        left, right, op = right, left, FLIPPED.get(op, op)
-    if isinstance(right, exp.Subquery):
-        return Comparison(op=op, operands=(left,), query=right, negated=op not in ("=", "!="))
-    return Comparison(op=op, operands=(left, right))
-
-
-def _membership(node: exp.In, negated: bool) -> Comparison:
-    query = node.args.get("query")
-    if query is not None:
-        return Comparison(op="=", operands=(node.this,), query=query, negated=negated)
-    if len(node.expressions) == 1 and not negated:
-        return Comparison(op="=", operands=(node.this, node.expressions[0]))
-    op = "not in" if negated else "in"
-    return Comparison(op=op, operands=(node.this, *node.expressions))
-
-
-def _identity(node: exp.Is, negated: bool) -> Comparison:
-    if isinstance(node.expression, exp.Null):
-        return Comparison(op="not null" if negated else "null", operands=(node.this,))
-    return Comparison(op="!=" if negated else "=", operands=(node.this, node.expression))
+    if isinstance(node, exp.Binary) and len(operands) == 2:
+        left, right = operands
+        if isinstance(left, exp.Subquery) and not isinstance(right, exp.Subquery):
+            left, right, op = right, left, FLIPPED.get(op, op)
+        if isinstance(right, exp.Subquery):
+            return Comparison(op=op, operands=(left,), query=right, negated=op not in ("=", "!="))
+    return Comparison(op=op, operands=operands)
