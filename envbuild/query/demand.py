@@ -133,13 +133,7 @@ class Draft:
 
 _PASSED = (exp.Paren, exp.Alias, exp.Cast, exp.TryCast, exp.Round, exp.Coalesce, exp.Collate)
 """Expressions that leave a value recognisable: the first argument is followed."""
-_FOLDS: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
+_FOLDS = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 _RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
 _FORMS: dict[type[exp.Expr], str] = {
     exp.Lower: "lower",
@@ -383,8 +377,8 @@ class _Reader:
             return _around(node, node.this, self.origin(node.this))
         if (literal := _literal(node)) is not None:
             return literal
-        if (fold := _FOLDS.get(type(node))) is not None:
-            return self.aggregate(node, fold)
+        if isinstance(node, _FOLDS):
+            return self.aggregate(node)
         if isinstance(node, exp.Window):
             return self.rank(node) if isinstance(node.this, _RANKS) else self.origin(node.this)
         if form := _form_of(node):
@@ -409,14 +403,14 @@ class _Reader:
                     return self.origin(output)
         return MIXED
 
-    def aggregate(self, node: exp.Expr, fold: str) -> Origin:
+    def aggregate(self, node: exp.Expr) -> Origin:
         distinct = isinstance(node.this, exp.Distinct)
         inner = node.this.expressions[0] if distinct else node.this
-        if fold == "count":
+        if isinstance(node, exp.Count):
             counted = self.origin(inner) if distinct else MIXED
             return Origin(kind="count", counts=(counted.site,) if counted.site else ())
         found = self.origin(inner) if isinstance(inner, exp.Expr) else MIXED
-        return replace(found, fold=fold) if found.kind == "column" else MIXED
+        return replace(found, fold=node.key) if found.kind == "column" else MIXED
 
     def rank(self, node: exp.Window) -> Origin:
         parts = [self.origin(part) for part in node.args.get("partition_by") or ()]

@@ -251,7 +251,6 @@ INSTANTS = ("1970-01-02 03:04:05", "2004-02-29 12:00:00", "2026-07-15 09:30:00",
 """The times (UTC) at which a query that reads the clock is run."""
 _UNIX_EPOCH_MS = 210_866_760_000_000
 """1970-01-01 in SQLite's clock: milliseconds since noon of -4713-11-24."""
-_names = itertools.count()
 
 
 def open_reversed(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> Session:
@@ -347,7 +346,7 @@ class ClockedSession:
     """A session whose clock stands where it is told to, and which knows whether it was read."""
 
     def __init__(self, path: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._clock = _Clock(f"envbuild-clock-{next(_names)}")
+        self._clock = _Clock(f"envbuild-clock-{id(self)}")
         connection = apsw.Connection(
             # a file system of our own does not follow symbolic links as SQLite's does
             read_only_uri(Path(path).resolve()),
@@ -397,14 +396,24 @@ def _clock_milliseconds(instant: str) -> int:
 
 PLACEHOLDERS = ("", "null", "na", "n/a", "none", "nan", "-", "?", ".")
 """Texts that stand for no value in a column of numbers."""
-_NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+")
+_NUMBER = re.compile(r"-?(?!0[0-9])[0-9]*\.?[0-9]+", re.ASCII)
+"""A text that is a number; one with leading zeros is a code."""
+
+
+def as_number(value: Value) -> Value:
+    """The number that a text stands for; None where it stands for no value."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        whole = value.lstrip("-").isdecimal() and len(value) < 19
+        return int(value) if whole else float(value)
+    return None if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS else value
 
 
 def number_columns(connection: Connection, schema: Schema) -> dict[str, tuple[str, ...]]:
     """Table -> its columns of text whose every value is a number or stands for none.
 
-    A number with leading zeros is a code. A column needs two numbers of which one is text.
+    A column needs two numbers of which one is text.
     """
+    connection.create_scalar_function("as_number", lambda *v: as_number(v[0]), 1)
     found: dict[str, tuple[str, ...]] = {}
     for table in schema.tables:
         named = [c.name for c in table.columns if _holds_numbers(connection, table.name, c.name)]
@@ -413,17 +422,29 @@ def number_columns(connection: Connection, schema: Schema) -> dict[str, tuple[st
     return found
 
 
+def _holds_numbers(connection: Connection, table: str, column: str) -> bool:
+    name, source = quote_name(column), quote_name(table)
+    other = f"SELECT 1 FROM {source} WHERE typeof(as_number({name})) IN ('text', 'blob') LIMIT 1"
+    texts = f"typeof({name}) = 'text' AND as_number({name}) IS NOT NULL"
+    some = f"SELECT DISTINCT {name} FROM {source} WHERE {texts} LIMIT 2"
+    try:
+        return not list(iter_rows(connection, other)) and len(list(iter_rows(connection, some))) > 1
+    except UnicodeDecodeError:
+        return False
+
+
 def open_as_numbers(
     path: Path, schema: Schema, columns: dict[str, tuple[str, ...]], *, limits: Limits
 ) -> Session:
     """A session that reads these columns as numbers, and what stands for none as NULL."""
     connection = open_read_only(path)
+    nothing = ", ".join(f"'{text}'" for text in PLACEHOLDERS)
+    # a session runs no function of our own
+    read = "CAST(CASE WHEN lower(trim({0})) IN ({1}) THEN NULL ELSE {0} END AS NUMERIC) AS {0}"
     for table in schema.tables:
         if named := columns.get(table.name):
-            listed = ", ".join(
-                _as_number(quote_name(c.name)) if c.name in named else quote_name(c.name)
-                for c in table.columns
-            )
+            quoted = [(quote_name(c.name), c.name in named) for c in table.columns]
+            listed = ", ".join(read.format(c, nothing) if text else c for c, text in quoted)
             name = quote_name(table.name)
             connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {listed} FROM main.{name}")
     return Session(connection, limits=limits)
@@ -431,48 +452,14 @@ def open_as_numbers(
 
 def same_numbers(one: Rows, other: Rows) -> bool:
     """Whether two results are equal as multisets once their texts of numbers are numbers."""
-    return Counter(map(_read, one)) == Counter(map(_read, other))
+    return Counter(map(_numbers, one)) == Counter(map(_numbers, other))
+
+
+def _numbers(row: Row) -> Row:
+    numbers = map(as_number, row)
+    return tuple(round(n, 9) if isinstance(n, float) else n for n in numbers)
 
 
 def named_columns(columns: dict[str, tuple[str, ...]]) -> frozenset[str]:
     """The folded names of all these columns."""
     return frozenset(fold_name(name) for named in columns.values() for name in named)
-
-
-def _holds_numbers(connection: Connection, table: str, column: str) -> bool:
-    name, source = quote_name(column), quote_name(table)
-    number = (
-        f"({name} NOT GLOB '*[^0-9.-]*' AND {name} GLOB '*[0-9]' AND {name} NOT GLOB '*.*.*'"
-        f" AND {name} NOT GLOB '?*-*' AND {name} NOT GLOB '0[0-9]*' AND {name} NOT GLOB '-0[0-9]*')"
-    )
-    text = f"typeof({name}) = 'text'"
-    other = (
-        f"SELECT 1 FROM {source} WHERE typeof({name}) = 'blob'"
-        f" OR {text} AND NOT {_stands_for_none(name)} AND NOT {number} LIMIT 1"
-    )
-    if list(iter_rows(connection, other)):
-        return False
-    some = f"SELECT DISTINCT {name} FROM {source} WHERE {text} AND {number} LIMIT 2"
-    return len(list(iter_rows(connection, some))) > 1
-
-
-def _stands_for_none(name: str) -> str:
-    listed = ", ".join(f"'{text}'" for text in PLACEHOLDERS)
-    return f"lower(trim({name})) IN ({listed})"
-
-
-def _as_number(name: str) -> str:
-    read = f"CASE WHEN {_stands_for_none(name)} THEN NULL ELSE {name} END"
-    return f"CAST({read} AS NUMERIC) AS {name}"
-
-
-def _read(row: Row) -> Row:
-    return tuple(map(_number, row))
-
-
-def _number(value: Value) -> Value:
-    if isinstance(value, str):
-        if _NUMBER.fullmatch(value):
-            return float(value)
-        return None if value.strip().lower() in PLACEHOLDERS else value
-    return round(value, 9) if isinstance(value, float) else value

@@ -3,7 +3,7 @@ undone."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 from sqlglot import exp
@@ -112,17 +112,13 @@ def type_class(column: Column) -> str:
 # One change to a gold's tree, made, rendered and undone: no tree is copied for a mutant.
 
 
-Make = Callable[[], Any]
-"""Builds the new value; children it takes from the tree are copied, so that undoing is exact."""
-
-
-class Edit:
+class Edit(NamedTuple):
     """Set argument `key` of `owner` to what `make` builds; an `owner` of None replaces the root."""
 
-    __slots__ = ("key", "make", "owner")
-
-    def __init__(self, owner: exp.Expr | None, key: str, make: Make) -> None:
-        self.owner, self.key, self.make = owner, key, make
+    owner: exp.Expr | None
+    key: str
+    make: Callable[[], Any]
+    """Children that it takes from the tree are copied, so that undoing is exact."""
 
     def render(self, root: exp.Expr) -> str:
         """The SQL of `root` with this one change; `root` is as before afterwards."""
@@ -241,22 +237,16 @@ def column_swaps(tree: GoldTree, column: exp.Column, *, elsewhere: bool = True) 
                 yield swap(column, partial(_reference, column, new.name, other.alias))
 
 
-def counted_by(column: exp.Column) -> str:
-    """`distinct` inside COUNT(DISTINCT …), `rows` inside COUNT(…), else empty."""
-    parent = column.parent
-    if isinstance(parent, exp.Distinct) and isinstance(parent.parent, exp.Count):
-        return "distinct"
-    return "rows" if isinstance(parent, exp.Count) else ""
-
-
 def _like(
     tree: GoldTree, source: Source, old: SourceColumn, place: exp.Column
 ) -> Iterator[SourceColumn]:
-    counted = counted_by(place)
+    parent = place.parent
+    rows = isinstance(parent, exp.Count)
+    counted = rows or (isinstance(parent, exp.Distinct) and isinstance(parent.parent, exp.Count))
     for column in (source.columns or {}).values():
         if column.name.lower() == old.name.lower():
             continue
-        if counted == "rows" and column.not_null and old.not_null:
+        if rows and column.not_null and old.not_null:
             continue  # both count every row
         if counted or tree.column_kind(column) == tree.column_kind(old):
             yield column
