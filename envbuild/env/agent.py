@@ -18,8 +18,8 @@ from envbuild.env.views import open_database
 from envbuild.errors import StateError
 from envbuild.records.episode import Completion, Episode, EpisodeSettings, Task, TextRequest
 
-Generate = Callable[[list[str]], list[str]] | Callable[[list[str], list[int]], list[str]]
-"""Prompt strings, and the most new tokens of each, to completions, one each, in order."""
+Generate = Callable[..., list[str]]
+"""Prompt strings to completions, one each, in order; see `Agent`."""
 
 
 class Engine(Protocol):
@@ -125,7 +125,7 @@ class Agent:
         if complete_all is not None:
             returned = complete_all(requests)
         else:
-            generate = cast(Callable[..., object], self.generate)
+            generate = cast(Generate, self.generate)
             prompts = [request.context for request in requests]
             limits = {"max_new_tokens": [request.max_new_tokens for request in requests]}
             returned = generate(prompts, **(limits if _takes_limits(generate) else {}))

@@ -15,15 +15,13 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from envbuild.engine.seeds import candidate_of
 from envbuild.env.episode import QWEN
-from envbuild.errors import OperatorError, OutputError
+from envbuild.errors import OperatorError
 from envbuild.manifest.read import open_manifest
 from envbuild.records.episode import TextRequest
-from envbuild.records.manifest import ManifestRow
 from envbuild.testing.policies import POLICIES, make_policy
 
 CHARACTERS_A_TOKEN = 4
@@ -69,12 +67,7 @@ class PolicyServer:
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
         return self.base_url
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
 
@@ -98,18 +91,16 @@ class PolicyServer:
             )
             return 400, {"error": {"message": message}}
         text = self._complete(payload["model"], prompt, candidate_of(payload.get("seed") or 0))
-        room = limit * CHARACTERS_A_TOKEN
-        choice = {
-            "text": text[:room],
-            "finish_reason": "length" if len(text) > room else "stop",
-        }
-        spent = -(-len(text[:room]) // CHARACTERS_A_TOKEN)
+        kept = text[: limit * CHARACTERS_A_TOKEN]
+        choice = {"text": kept, "finish_reason": "stop" if kept == text else "length"}
+        spent = -(-len(kept) // CHARACTERS_A_TOKEN)
         usage = {"prompt_tokens": tokens, "completion_tokens": spent}
         return 200, {"choices": [choice], "usage": usage}
 
     def look_up(self, path: str) -> tuple[int, dict[str, Any]]:
         """Status and body for a GET: the models, as OpenAI's API lists and describes them."""
-        models = {name: _describe_model(name) for name in POLICIES}
+        told = {"object": "model", "created": 0, "owned_by": "envbuild"}
+        models = {name: {"id": name, **told} for name in POLICIES}
         place = path.partition("?")[0].rstrip("/")
         if place == "/v1/models":
             return 200, {"object": "list", "data": list(models.values())}
@@ -120,28 +111,16 @@ class PolicyServer:
         return 404, {"error": {"message": f"nothing at {path}; there are {known}"}}
 
     def _complete(self, model: str, prompt: str, candidate: int) -> str:
-        row = self._row(prompt)
+        row = next((row for row in self.rows if row.question in prompt), None)
         if row is None:
             return "I know no such question."
-        opening = f"{QWEN.message_start}{QWEN.assistant_role}"
-        before = prompt.count(opening) - 1
+        before = prompt.count(f"{QWEN.message_start}{QWEN.assistant_role}") - 1
         policy = make_policy(model, row, candidate=candidate)
         last = prompt.rsplit(QWEN.message_start + QWEN.user_role, 1)[-1]
         kind = "tool" if before == 0 or _TURNS_LEFT.search(last) else "final"
-        text = ""
-        for turn in range(before + 1):
-            text = policy(
-                TextRequest(
-                    context="",
-                    max_new_tokens=0,
-                    stop=(),
-                    kind=kind if turn == before else "tool",
-                )
-            )
-        return text
-
-    def _row(self, prompt: str) -> ManifestRow | None:
-        return next((row for row in self.rows if row.question in prompt), None)
+        for _ in range(before):  # what it said in the turns before
+            policy(TextRequest(context="", max_new_tokens=0, stop=(), kind="tool"))
+        return policy(TextRequest(context="", max_new_tokens=0, stop=(), kind=kind))
 
     def _answers(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -173,10 +152,6 @@ class PolicyServer:
         return Answers
 
 
-def _describe_model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "envbuild"}
-
-
 class _QuietServer(ThreadingHTTPServer):
     """Without a traceback for each client that hangs up."""
 
@@ -196,9 +171,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8765, help="0: any free port; default 8765")
     given = parser.parse_args(arguments)
     try:
-        server = _listening(given.manifest, given.port)
+        server = PolicyServer(given.manifest, port=given.port)
     except OperatorError as e:
         sys.stderr.write(f"{parser.prog}: {e}\n")
+        return 2
+    except (OSError, OverflowError) as e:
+        taken = f"cannot listen on port {given.port}: {e}; --port 0 takes a free one"
+        sys.stderr.write(f"{parser.prog}: {taken}\n")
         return 2
     with server as base_url:
         sys.stdout.write(f"--base-url {base_url}\n--model {' | '.join(POLICIES)}\n")
@@ -208,14 +187,6 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             sys.stderr.write("stopped\n")
     return 0
-
-
-def _listening(manifest: Path, port: int) -> PolicyServer:
-    """Raises OutputError for a port that cannot be had, CorpusFolderError without a manifest."""
-    try:
-        return PolicyServer(manifest, port=port)
-    except (OSError, OverflowError) as e:
-        raise OutputError(f"cannot listen on port {port}: {e}; --port 0 takes a free one") from e
 
 
 _TURNS_LEFT = re.compile(r"\[\d+ tool turns? left")
