@@ -1,5 +1,6 @@
 """Whatever a policy writes, an episode goes on, ends, and can be stored; both forms agree."""
 
+import json
 from pathlib import Path
 
 import apsw
@@ -49,19 +50,13 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(("sql", "table_name", "column_name", "limit", "table_a", "table_b", "x"))
 OPERANDS = VALUES | st.sampled_from(("t", "T", "a", "SELECT a FROM t", "SELECT", 1, -1, 10**40))
 CALLS = st.builds(
-    lambda tool, args: _encode({"tool": tool, "args": args}),
+    lambda tool, args: json.dumps({"tool": tool, "args": args}),
     st.sampled_from(TOOL_NAMES) | st.text(max_size=8),
     st.dictionaries(NAMES, OPERANDS, max_size=3) | VALUES,
 )
 COMPLETIONS = st.lists(st.sampled_from(PIECES) | CALLS | st.text(max_size=8), max_size=8).map(
     "".join
 )
-
-
-def _encode(call: dict[str, object]) -> str:
-    import json
-
-    return json.dumps(call)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.env.client import Overflow, read_overflow
-from envbuild.records.corpus import printable
 from envbuild.records.episode import EndedBy
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
@@ -21,42 +20,17 @@ from tests.small_manifest import QUESTIONS
 runner = CliRunner()
 
 
-class StrictServer(PolicyServer):
-    """Refuses in the words of vLLM 0.32, and like it shortens a completion that may fit."""
-
-    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        window, self.window = self.window or 0, None
-        try:
-            tokens = -(-len(payload["prompt"]) // CHARACTERS_A_TOKEN)
-            limit = payload["max_tokens"]
-            if limit > window:
-                return 400, _error(
-                    f"max_tokens={limit} cannot be greater than max_model_len={window}. Please "
-                    f"request fewer output tokens. (parameter=max_tokens, value={limit})"
-                )
-            if tokens >= window:
-                return 400, _error(
-                    f"This model's maximum context length is {window} tokens. However, your "
-                    f"prompt contains at least {window + 1} input tokens, which exceeds this "
-                    "limit even without any output tokens. Please reduce the length of the input "
-                    f"prompt. (parameter=input_tokens, value={window + 1})"
-                )
-            return super().answer({**payload, "max_tokens": min(limit, window - tokens)})
-        finally:
-            self.window = window
-
-
 def _error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "BadRequestError", "code": 400}}
 
 
 def test_a_window_that_the_turns_fill_is_a_spent_budget(manifest: Path, tmp_path: Path) -> None:
-    roomy = StrictServer(manifest, window=100_000)
+    roomy = PolicyServer(manifest, window=100_000)
     assert roll_one(roomy, manifest, tmp_path / "a").ended_by is EndedBy.SUBMIT_SQL
     last = -(-len(roomy.requests[-1]["prompt"]) // CHARACTERS_A_TOKEN)
     assert last < 2048, "the window below is smaller than a turn's own token limit"
 
-    episode = roll_one(StrictServer(manifest, window=last), manifest, tmp_path / "b")
+    episode = roll_one(PolicyServer(manifest, window=last), manifest, tmp_path / "b")
     assert episode.ended_by is EndedBy.TOKEN_BUDGET
     assert episode.error == f"the server's window of {last} tokens is full"
     assert len(episode.turns) == len(roomy.requests) - 1
@@ -65,7 +39,7 @@ def test_a_window_that_the_turns_fill_is_a_spent_budget(manifest: Path, tmp_path
 
 
 def test_a_prompt_that_never_fits_is_the_servers_failure(manifest: Path, tmp_path: Path) -> None:
-    episode = roll_one(StrictServer(manifest, window=20), manifest, tmp_path, exits=1)
+    episode = roll_one(PolicyServer(manifest, window=20), manifest, tmp_path, exits=1)
     assert episode.ended_by is EndedBy.SERVER_ERROR
     assert "the server's window of 20 tokens" in episode.error
 
@@ -169,7 +143,3 @@ def test_ask_shows_text_as_it_is(manifest: Path) -> None:
     assert "[/b] [red]it" in table
     assert "\\x1b[31m" in table
     assert "\x1b" not in found.output
-
-
-def test_control_characters_are_shown_not_obeyed() -> None:
-    assert printable("a\x1b[31m\tb\r\nc\rd\x9b\ud800é") == "a\\x1b[31m\tb\nc\\rd\\x9b\\ud800é"

@@ -56,14 +56,6 @@ def test_a_group_in_threads_builds_its_view_once(
     assert found == [9] * 64 and built == [VISIBLE]
 
 
-def test_order_is_part_of_a_view(shop: Path) -> None:
-    cache = ViewCache()
-    for order in (VISIBLE, VISIBLE[::-1]):
-        database = cache.open(shop, order)
-        assert database.schema.tables == order
-        database.close()
-
-
 def test_images_are_bounded_and_least_recently_used_go_first(shop: Path) -> None:
     names = ("sale", "customer", "lonely")
     sizes = [ViewCache().view(shop, (name,)).owned_bytes for name in names]
