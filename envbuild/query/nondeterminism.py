@@ -184,41 +184,39 @@ def pin_bare_columns(sql: str, schema: Schema) -> tuple[str, str] | None:
 def _bare_columns(select: exp.Select, names: QueryNames) -> list[exp.Column]:
     group = select.args.get("group")
     outside = [select.args[key] for key in ("having", "order") if select.args.get(key)]
-    aggregates = [a for part in (*select.expressions, *outside) for a in _aggregates(part)]
-    keys = list(group.expressions) if group is not None else []
-    extremes = [a for a in aggregates if isinstance(_unfiltered(a), exp.Max | exp.Min)]
-    if (group is None and not aggregates) or len(extremes) == 1:
+    aggregates = [
+        node
+        for part in (*select.expressions, *outside)
+        for node in part.walk(prune=_is_closed)
+        if _is_aggregate(node)
+    ]
+    if (group is None and not aggregates) or sum(map(_is_extreme, aggregates)) == 1:
         return []
-    texts = {_text(key) for key in keys}
+    keys = {_text(key) for key in group.expressions} if group is not None else set()
     aliases = {fold_name(e.alias) for e in select.expressions if e.alias}
-    bare: list[exp.Column] = []
-    for position, shown in enumerate(select.expressions, start=1):
-        if texts.isdisjoint({fold_name(shown.alias), str(position), _text(shown.unalias())}):
-            bare += _outside(shown, texts)
-    for part in outside:
-        bare += [c for c in _outside(part, texts) if c.table or fold_name(c.name) not in aliases]
-    sources = names.sources(select)
-    return [c for c in bare if (found := names.resolve(c)) and found[0] in sources]
+    parts = outside + [
+        shown
+        for position, shown in enumerate(select.expressions, start=1)
+        if keys.isdisjoint({fold_name(shown.alias), str(position), _text(shown.unalias())})
+    ]
+    found = []
+    for part in parts:
+        for node in part.walk(prune=lambda node: _is_closed(node) or _text(node) in keys):
+            if isinstance(node, exp.Column) and _text(node) not in keys:
+                aliased = part in outside and not node.table and fold_name(node.name) in aliases
+                meant = None if aliased or node.is_star else names.resolve(node)
+                if meant and meant[0] in names.sources(select):
+                    found.append(node)
+    return found
 
 
-def _outside(node: exp.Expr, keys: set[str]) -> Iterator[exp.Column]:
-    """Columns below `node` outside aggregates, inner queries and group keys."""
-    if isinstance(node, exp.Query) or _is_aggregate(node) or (keys and _text(node) in keys):
-        return
-    if isinstance(node, exp.Column):
-        if not node.is_star:
-            yield node
-        return
-    for child in node.iter_expressions():
-        yield from _outside(child, keys)
+def _is_closed(node: exp.Expr) -> bool:
+    """True for what no bare column stands in."""
+    return isinstance(node, exp.Query) or _is_aggregate(node)
 
 
-def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
-    if _is_aggregate(node):
-        yield node
-    elif not isinstance(node, exp.Query):
-        for child in node.iter_expressions():
-            yield from _aggregates(child)
+def _is_extreme(node: exp.Expr) -> bool:
+    return isinstance(_unfiltered(node), exp.Max | exp.Min)
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
@@ -342,53 +340,46 @@ def _stand_before_tables(connection: apsw.Connection) -> None:
         )
 
 
-class ClockedSession:
-    """A session whose clock stands where it is told to, and which knows whether it was read."""
+class ClockedSession(apsw.VFS):
+    """A session whose clock stands where it is told to, and which knows whether it was read.
+
+    It is a file system of its own: from there SQLite takes the time.
+    """
 
     def __init__(self, path: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._clock = _Clock(f"envbuild-clock-{id(self)}")
+        name = f"envbuild-clock-{id(self)}"
+        super().__init__(name, base="")
+        self._milliseconds = _UNIX_EPOCH_MS
+        self._reads = 0
         connection = apsw.Connection(
             # a file system of our own does not follow symbolic links as SQLite's does
             read_only_uri(Path(path).resolve()),
             flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-            vfs=self._clock.name,
+            vfs=name,
         )
         self._session = Session(connection, limits=limits)
 
     def run_at(self, instant: str, sql: str) -> QueryResult:
         """What the statement comes to when `now` is `instant` (`YYYY-MM-DD HH:MM`, UTC)."""
-        self._clock.milliseconds = _clock_milliseconds(instant)
-        self._clock.reads = 0
+        moment = datetime.datetime.fromisoformat(instant).replace(tzinfo=datetime.UTC)
+        self._milliseconds = _UNIX_EPOCH_MS + round(moment.timestamp() * 1000)
+        self._reads = 0
         return self._session.run(sql)
 
     @property
     def read_clock(self) -> bool:
         """True where the last run asked for the time."""
-        return self._clock.reads > 0
+        return self._reads > 0
+
+    def xCurrentTimeInt64(self) -> int:  # noqa: N802 - the name SQLite's binding calls
+        """The time that SQLite is told."""
+        self._reads += 1
+        return self._milliseconds
 
     def close(self) -> None:
         """Releases the file and the clock."""
         self._session.close()
-        self._clock.unregister()
-
-
-class _Clock(apsw.VFS):
-    """The default file system with a clock of its own."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, base="")
-        self.name = name
-        self.milliseconds = _UNIX_EPOCH_MS
-        self.reads = 0
-
-    def xCurrentTimeInt64(self) -> int:  # noqa: N802 - the name SQLite's binding calls
-        self.reads += 1
-        return self.milliseconds
-
-
-def _clock_milliseconds(instant: str) -> int:
-    moment = datetime.datetime.fromisoformat(instant).replace(tzinfo=datetime.UTC)
-    return _UNIX_EPOCH_MS + round(moment.timestamp() * 1000)
+        self.unregister()
 
 
 # Numbers stored as text, read as numbers: as text '95' follows '150', and 'null' counts as 0.
