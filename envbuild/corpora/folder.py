@@ -3,19 +3,21 @@
 Only reading: `materialize` writes them.
 """
 
-from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from envbuild.corpora.own_folder import name_databases
 from envbuild.corpora.source import (
     INDEX_FILE,
     INDEX_FORMAT,
     PARTS_FOLDER,
     SQLITE_ENDINGS,
     SQLITE_MAGIC,
+    files_below,
 )
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import iter_records, open_parquet, read_records
@@ -136,43 +138,21 @@ class CorpusFolder:
         return read_records(self.root / file, record) if self.catalogued else []
 
 
-def sqlite_files(root: Path) -> list[Path]:
-    """Every SQLite file below `root` by its ending, sorted; hidden folders are left out."""
-    return sorted(
-        file
-        for ending in SQLITE_ENDINGS
-        for file in root.rglob(f"*{ending}")
-        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(root).parts)
-    )
-
-
 def _plain_rows(root: Path, corpus: str, only: Path | None) -> Iterator[DatabaseRow]:
-    """A database is called as its file; where two share that name, by its path, ending included
-    where two share even this.
-    """
-    files = [only] if only else sqlite_files(root)
-    stems = Counter(file.stem for file in files)
-    paths = Counter(file.with_suffix("") for file in files)
-    for file in files:
-        relative = file.relative_to(root)
-        path = relative if paths[file.with_suffix("")] > 1 else relative.with_suffix("")
+    below = (file for file in files_below(root) if file.suffix.lower() in SQLITE_ENDINGS)
+    named = name_databases([only] if only else list(below), root)
+    not_measured = ("tables", "columns", "rows", "foreign_keys", "fk_violations")
+    nothing = ("rows_offered", "rows_stored", "rows_refused", "ddl_statements", "ddl_refused")
+    for db_id, file in sorted(named.items(), key=itemgetter(1)):
         yield DatabaseRow(
             corpus=corpus,
-            db_id=file.stem if stems[file.stem] == 1 else path.as_posix(),
+            db_id=db_id,
             split="",
-            sqlite_file=relative.as_posix(),
+            sqlite_file=file.relative_to(root).as_posix(),
             sha256="",
             bytes=file.stat().st_size,
-            tables=NOT_MEASURED,
-            columns=NOT_MEASURED,
-            rows=NOT_MEASURED,
-            foreign_keys=NOT_MEASURED,
-            fk_violations=NOT_MEASURED,
-            rows_offered=0,
-            rows_stored=0,
-            rows_refused=0,
-            ddl_statements=0,
-            ddl_refused=0,
+            **dict.fromkeys(not_measured, NOT_MEASURED),
+            **dict.fromkeys(nothing, 0),
         )
 
 

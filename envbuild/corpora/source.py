@@ -322,21 +322,10 @@ def check_source(path: Path) -> None:
 
 
 def tabular_files(folder: Path) -> Iterator[Path]:
-    """Parquet and JSON record files at most two levels down, sorted.
-
-    Hidden ones are left out, and what envbuild has made itself.
-    """
-    made: dict[Path, bool] = {folder: False}
-    for file in sorted(folder.rglob("*")):
-        inside = file.relative_to(folder).parts
-        hidden = any(part.startswith(".") for part in inside)
-        if len(inside) > 3 or hidden or file.suffix not in _RECORD_FILES or not file.is_file():
-            continue
-        above = [place for place in file.parents if place.is_relative_to(folder)]
-        for place in above:
-            if place not in made:
-                made[place] = made_by_envbuild(place) is not None
-        if not any(made[place] for place in above):
+    """Parquet and JSON record files at most two levels down, sorted; see `files_below`."""
+    for file in sorted(files_below(folder)):
+        near = len(file.relative_to(folder).parts) <= 3
+        if near and file.suffix in _RECORD_FILES and file.is_file():
             yield file
 
 
