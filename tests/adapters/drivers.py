@@ -16,14 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from envbuild.env.reward import with_consensus
 from envbuild.testing.policies import ByteTokenizer
 from envbuild.train.export import export_manifest
 from envbuild.train.trainer_env import TrainerEnv
-from tests.adapters.transcript import GROUP, ROW, Outcome, outcome, ticket
+from tests.adapters.transcript import GROUP, ROW, Outcome, outcome, spec_json
 
 END = "<|im_end|>"
 Driven = tuple[list[Outcome], bool]
@@ -51,48 +50,74 @@ def needs(module: str, name: str) -> None:
     )
 
 
+def sampled(line: str) -> tuple[list[int], list[float]]:
+    ids = ByteTokenizer().encode(line + END)
+    return ids, [-0.5] * len(ids)
+
+
+def drive_minimal(manifest: Path) -> Driven:
+    """The example of an adapter of one's own, which needs no trainer."""
+    example = Path(__file__).parents[2] / "pipelines" / "examples" / "minimal_trainer.py"
+    play_rows = runpy.run_path(str(example))["play_rows"]
+    env = TrainerEnv(manifest)
+    lines = [completion for completions in GROUP for completion in completions]
+    rows = [{"env_json": spec_json(env)}]
+    (group,) = play_rows(
+        rows, manifest, ByteTokenizer(), lambda _: sampled(lines.pop(0)), len(GROUP)
+    )
+    breakdowns = with_consensus([env.environment("default").score(e) for e, _ in group])
+    mean = sum(b.reward or 0.0 for b in breakdowns) / len(GROUP)
+    assert [advantage + mean for _, advantage in group] == pytest.approx(
+        [b.reward for b in breakdowns]
+    )
+    return [outcome(e, b) for (e, _), b in zip(group, breakdowns, strict=True)], True
+
+
 def drive_trl(manifest: Path) -> Driven:
     """The rollout function, on a stand-in for the trainer: it needs no TRL to be imported."""
     from envbuild.train.trl import RolloutFunction, RowEnvironment
 
-    rollouts = TrainerEnv(manifest)
-    tokenizer = ByteTokenizer()
-    environments = []
-    for _ in GROUP:
-        environments.append(RowEnvironment())
-        environments[-1].reset(env_json=msgspec.json.encode(ticket(rollouts)).decode(), prompt="")
+    env = TrainerEnv(manifest)
+    rows = [RowEnvironment() for _ in GROUP]
+    for row in rows:
+        row.reset(env_json=spec_json(env), prompt="")
     left = [list(completions) for completions in GROUP]
 
     def generate(contexts: Sequence[Any], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
         live = [lines for lines in left if lines]
         assert len(live) == len(contexts)
-        ids = [tokenizer.encode(lines.pop(0) + END) for lines in live]
-        return ids, [[-0.5] * len(said) for said in ids]
+        ids, logprobs = zip(*(sampled(lines.pop(0)) for lines in live), strict=True)
+        return list(ids), list(logprobs)
 
+    logged: dict[str, float] = {}
     trainer = SimpleNamespace(
         model=SimpleNamespace(training=True),
         num_generations=len(GROUP),
-        environments=environments,
+        environments=rows,
         accelerator=SimpleNamespace(num_processes=1),
         use_vllm=False,
         generation_config=SimpleNamespace(),
         _tokenizer=HubLike(),
         _generate_single_turn=generate,
-        _log_metric=lambda name, value: None,
+        _log_metric=logged.__setitem__,
     )
-    played: list[Any] = []
-    finish = rollouts.finish_group
-    rollouts.finish_group = lambda episodes, **o: (played.extend(finish(episodes, **o)), played)[1]  # type: ignore[method-assign]
-    given = RolloutFunction(rollouts, SimpleNamespace(resample_rounds=0))(["p"] * 4, trainer)  # type: ignore[arg-type]
-    outcomes = [outcome(one.episode, one.breakdown) for one in played]
-    assert given["env_reward"] == [one.breakdown["reward"] for one in outcomes]
-    assert [tuple(ids) for ids in given["completion_ids"]] == [o.response_ids for o in outcomes]
-    assert [tuple(mask) for mask in given["env_mask"]] == [o.response_mask for o in outcomes]
-    assert [
-        [p != 0.0 for p in logprobs] == [bool(m) for m in one.response_mask]
-        for logprobs, one in zip(given["logprobs"], outcomes, strict=True)
-    ] == [True] * len(GROUP)
-    return outcomes, all(one.group_seen for one in played)
+    given = RolloutFunction(env, SimpleNamespace(resample_rounds=0))(["p"] * 4, trainer)  # type: ignore[arg-type]
+    outcomes = []
+    for member in range(len(GROUP)):
+        breakdown = json.loads(given["env_breakdown"][member])
+        mask = given["env_mask"][member]
+        assert given["env_reward"][member] == breakdown["reward"]
+        assert [p != 0.0 for p in given["logprobs"][member]] == [bool(m) for m in mask]
+        outcomes.append(
+            Outcome(
+                ended_by=given["env_ended_by"][member],
+                breakdown=breakdown,
+                prompt_ids=tuple(given["prompt_ids"][member]),
+                response_ids=tuple(given["completion_ids"][member]),
+                response_mask=tuple(mask),
+            )
+        )
+    return outcomes, logged["episode/group_seen"] == 1.0
 
 
 def drive_verl(manifest: Path) -> Driven:
@@ -100,16 +125,14 @@ def drive_verl(manifest: Path) -> Driven:
     needs("verl", "verl")
     from envbuild.train.verl import EpisodeAgentLoop
 
-    rollouts = TrainerEnv(manifest)
     left = [list(completions) for completions in GROUP]
-    tokenizer = ByteTokenizer()
 
     def loop_for(member: int) -> Any:
         async def generate(**asked: Any) -> Any:
             await asyncio.sleep(0)
-            said = tokenizer.encode(left[member].pop(0) + END)
             assert asked["sampling_params"]["max_tokens"] in (2048, 3072)
-            return SimpleNamespace(token_ids=said, log_probs=[-0.5] * len(said))
+            ids, logprobs = sampled(left[member].pop(0))
+            return SimpleNamespace(token_ids=ids, log_probs=logprobs)
 
         loop = EpisodeAgentLoop.__new__(EpisodeAgentLoop)
         loop.tokenizer = HubLike()
@@ -119,33 +142,29 @@ def drive_verl(manifest: Path) -> Driven:
         return loop
 
     async def run() -> list[Any]:
-        row = {
-            "env_json": msgspec.json.encode(ticket(rollouts)).decode(),
-            "extra_info": {"split": "train"},
-            "uid": "u",
-        }
+        env_json = spec_json(TrainerEnv(manifest))
+        row = {"env_json": env_json, "extra_info": {"split": "train"}, "uid": "u"}
         return await asyncio.gather(
             *(loop_for(n).run({}, session_id=n, **row) for n in range(len(GROUP)))
         )
 
-    outputs = asyncio.run(run())
-    outcomes = []
-    for output in outputs:
+    outcomes, seen = [], True
+    for output in asyncio.run(run()):
         breakdown = json.loads(output.extra_fields["env_breakdown"])
+        logged = output.extra_fields["reward_extra_info"]
+        seen &= logged["group_seen"] == 1.0
         assert output.reward_score == breakdown["reward"]
         assert len(output.response_logprobs) == len(output.response_ids)
         outcomes.append(
             Outcome(
-                turns=(),
-                sql="",
-                ended_by=output.extra_fields["reward_extra_info"]["ended_by"],
+                ended_by=logged["ended_by"],
                 breakdown=breakdown,
                 prompt_ids=tuple(output.prompt_ids),
                 response_ids=tuple(output.response_ids),
                 response_mask=tuple(output.response_mask),
             )
         )
-    return outcomes, all(o.extra_fields["reward_extra_info"]["group_seen"] for o in outputs)
+    return outcomes, seen
 
 
 def drive_skyrl(manifest: Path, mode: str) -> Driven:
@@ -156,16 +175,15 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
     from envbuild.train.skyrl import register_environment
 
     register_environment(mode=mode, manifest=str(manifest))
-    rollouts = TrainerEnv(manifest)
+    trainer_env = TrainerEnv(manifest)
     tokenizer = ByteTokenizer()
-    outcomes = []
-    seen = True
+    outcomes, seen = [], True
     for candidate, completions in enumerate(GROUP):
         env = skyrl_gym.make(
             "envbuild",
             env_config={},
             extras={
-                "env_json": msgspec.json.encode(ticket(rollouts)).decode(),
+                "env_json": spec_json(trainer_env),
                 "candidate": candidate,
                 "max_turns": 99,
             },
@@ -194,10 +212,8 @@ def drive_skyrl(manifest: Path, mode: str) -> Driven:
         seen &= metadata.pop("group_seen")
         ended_by = metadata.pop("ended_by")
         assert step["reward"] == metadata["reward"]
-        episode = env.scored.episode
         outcomes.append(
-            msgspec.structs.replace(
-                outcome(episode, env.scored.breakdown),
+            Outcome(
                 ended_by=ended_by,
                 breakdown=metadata,
                 prompt_ids=tuple(prompt),
@@ -246,7 +262,6 @@ def drive_openenv(manifest: Path) -> Driven:
                 outcomes.append(
                     Outcome(
                         turns=tuple(turns),
-                        sql="",
                         ended_by=shown["ended_by"],
                         breakdown=shown["breakdown"],
                     )
@@ -291,12 +306,7 @@ def drive_verifiers(manifest: Path) -> Driven:
         seen &= result.pop("group_seen")
         del result["metrics"]
         outcomes.append(
-            Outcome(
-                turns=(),
-                sql=result.pop("sql"),
-                ended_by=result.pop("ended_by"),
-                breakdown=result,
-            )
+            Outcome(sql=result.pop("sql"), ended_by=result.pop("ended_by"), breakdown=result)
         )
     return outcomes, seen
 
@@ -335,27 +345,6 @@ def scripted_server(completions: Sequence[str]) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def drive_minimal(manifest: Path) -> Driven:
-    """The example of an adapter of one's own, which needs no trainer."""
-    example = Path(__file__).parents[2] / "pipelines" / "examples" / "minimal_trainer.py"
-    play_rows = runpy.run_path(str(example))["play_rows"]
-    env, tokenizer = TrainerEnv(manifest), ByteTokenizer()
-    lines = [completion for completions in GROUP for completion in completions]
-
-    def sample(request: Any) -> tuple[list[int], list[float]]:
-        ids = tokenizer.encode(lines.pop(0) + END)
-        return ids, [-0.5] * len(ids)
-
-    rows = [{"env_json": msgspec.json.encode(ticket(env)).decode()}]
-    (group,) = play_rows(rows, manifest, tokenizer, sample, len(GROUP))
-    breakdowns = with_consensus([env.environment("default").score(e) for e, _ in group])
-    mean = sum(b.reward or 0.0 for b in breakdowns) / len(GROUP)
-    assert [advantage + mean for _, advantage in group] == pytest.approx(
-        [b.reward for b in breakdowns]
-    )
-    return [outcome(e, b) for (e, _), b in zip(group, breakdowns, strict=True)], True
 
 
 DRIVERS: dict[str, Callable[[Path], Driven]] = {

@@ -31,9 +31,9 @@ GROUP: tuple[tuple[str, ...], ...] = (
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What must be equal, whoever drove the episode."""
 
-    turns: tuple[tuple[str, str], ...]
+    turns: tuple[tuple[str, str], ...] = ()
     """Completion and observation of each turn."""
-    sql: str
+    sql: str = ""
     ended_by: str
     breakdown: dict[str, Any]
     prompt_ids: tuple[int, ...] = ()
@@ -41,8 +41,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     response_mask: tuple[int, ...] = ()
 
 
-def ticket(rollouts: TrainerEnv) -> EpisodeSpec:
-    return EpisodeSpec(row_id=ROW, manifest_sha256=rollouts.manifest_sha256)
+def spec_json(env: TrainerEnv) -> str:
+    """The `env_json` of the group's row."""
+    spec = EpisodeSpec(row_id=ROW, manifest_sha256=env.manifest_sha256)
+    return msgspec.json.encode(spec).decode()
 
 
 def outcome(episode: Episode, breakdown: RewardBreakdown) -> Outcome:
@@ -63,16 +65,13 @@ def reference(manifest: Path, *, consensus: bool, tokens: bool) -> list[Outcome]
     tokenizer = ByteTokenizer()
     episodes, breakdowns = [], []
     for candidate, completions in enumerate(GROUP):
-        if tokens:
-            running: Any = environment.new_token_episode(
-                ROW, tokenizer=tokenizer, candidate=candidate
-            )
-            for completion in completions:
-                running.feed(tokenizer.encode(completion + "<|im_end|>"))
-        else:
-            running = environment.new_episode(ROW, candidate=candidate)
-            for completion in completions:
-                running.feed(completion)
+        running: Any = (
+            environment.new_token_episode(ROW, tokenizer=tokenizer, candidate=candidate)
+            if tokens
+            else environment.new_episode(ROW, candidate=candidate)
+        )
+        for completion in completions:
+            running.feed(tokenizer.encode(f"{completion}<|im_end|>") if tokens else completion)
         episodes.append(running.record())
         running.close()
         breakdowns.append(environment.score(episodes[-1]))

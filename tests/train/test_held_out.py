@@ -1,19 +1,14 @@
 import random
-from pathlib import Path
 
 import pytest
 
-from envbuild.manifest.read import open_manifest
 from envbuild.records.corpus import Column, Schema, Table
 from envbuild.train.pool import (
     NEAR,
     NearDuplicates,
     question_words,
     schema_fingerprint,
-    untrainable_rows,
 )
-from envbuild.train.trainer_env import TrainerEnv
-from tests.train.manifests import manifest_row, write_database, write_manifest
 
 
 def schema(**tables: tuple[str, ...]) -> Schema:
@@ -68,20 +63,3 @@ def test_prefix_filtering_agrees_with_comparing_everything() -> None:
         assert found.holds(question) is expected, question
         hits += expected
     assert 20 < hits < 580
-
-
-def test_a_row_that_must_not_be_trained_on_has_its_reason(tmp_path: Path) -> None:
-    folder = tmp_path / "m"
-    write_database(folder / "copy.sqlite", "CREATE TABLE ITEM (NAME TEXT, id INTEGER);")
-    write_database(folder / "town.sqlite", "CREATE TABLE town (name TEXT);")
-    towns = {"gold_sql": "SELECT name FROM town", "sqlite_file": "town.sqlite"}
-    rows = [
-        manifest_row("a", sqlite_file="copy.sqlite", question="Who sings?"),
-        manifest_row("b", question="Which town?", **towns),
-        manifest_row("c", question="Why?", **towns),
-        manifest_row("t", split="Dev", question="which TOWN"),
-    ]
-    manifest = open_manifest(write_manifest(folder, rows))
-    reasons = {"a": "shares_schema_with_test", "b": "near_duplicate_of_test", "t": "test_split"}
-    assert untrainable_rows(manifest) == reasons
-    assert TrainerEnv(folder).splits == {"train": ["c"], "test": ["t"]}

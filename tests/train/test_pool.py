@@ -45,13 +45,9 @@ def manifest(tmp_path: Path) -> Path:
 
 
 def envbuild(*arguments: object, code: int = 0) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-m", "envbuild", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "80"},
-    )
+    command = [sys.executable, "-m", "envbuild", *map(str, arguments)]
+    wide = {**os.environ, "COLUMNS": "80"}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
     assert ran.returncode == code, ran.stderr
     return ran.stdout
 
@@ -82,13 +78,6 @@ def test_what_a_bucket_lacks_is_said_and_may_be_borrowed_from_the_nearest(manife
     assert len(every) == len(set(every))
 
 
-def test_an_empty_bucket_takes_from_both_neighbours_in_turn(tmp_path: Path) -> None:
-    folder = write_manifest(tmp_path / "m", rows_of(short=30, long=30))
-    pool = build_pool(folder, SYNSQL, PoolChoice(size=40, borrow=True))
-    assert pool.fills[1].lenders == ("short",)
-    assert build_pool(folder, SYNSQL, PoolChoice(size=40)).fills[1].lacking == 10
-
-
 def test_the_same_seed_gives_the_same_pool_and_another_another(manifest: Path) -> None:
     first = build_pool(manifest, SYNSQL, PoolChoice(seed=4))
     assert build_pool(manifest, SYNSQL, PoolChoice(seed=4)) == first
@@ -113,19 +102,6 @@ def test_signal_filters_and_weighs(tmp_path: Path) -> None:
     weighed = build_pool(folder, none, PoolChoice(size=100, weigh_by_signal=True))
     low = sum(int(row_id[1:]) % 2 for row_id in weighed.rows["all"])
     assert 2 <= low <= 20  # about 100 * 200*0.05 / (160*0.95 + 40*0.45 + 200*0.05) = 6
-
-
-def test_styles_pick_phrasings(tmp_path: Path) -> None:
-    rows = [
-        manifest_row(f"r{i}/{style}", style=style, question=question(i))
-        for i in range(20)
-        for style in ("casual", "verbose")
-    ]
-    folder = write_manifest(tmp_path / "m", rows)
-    pool = build_pool(folder, load_schedule("none"), PoolChoice(where="style = 'casual'"))
-    assert pool.size == 20 and all(r.endswith("casual") for r in pool.rows["all"])
-    with pytest.raises(UsageError, match="selects none of the 40 rows"):
-        build_pool(folder, load_schedule("none"), PoolChoice(where="style = 'cozy'"))
 
 
 def test_train_never_shares_a_schema_or_a_question_with_test(tmp_path: Path) -> None:
@@ -248,38 +224,28 @@ def test_a_suggested_schedule_can_be_filled_by_the_rows_that_may_be_drawn(
 
 def test_a_bucket_that_cannot_fill_its_share_is_exit_1(tmp_path: Path) -> None:
     folder = write_manifest(tmp_path / "m", rows_of(short=6, medium=9, long=9))
-    document = json.loads(envbuild("pool", folder, "--step", 1500, "--json", code=1))
-    assert document["step"]["lacking"] == {"long": 3}
-    shown = envbuild("pool", folder, "--size", 40, "--step", 900, code=1)
-    assert "lacking" in shown
-
-
-def test_a_step_that_wants_more_than_the_pool_has_names_the_way_out(tmp_path: Path) -> None:
-    folder = write_manifest(tmp_path / "m", rows_of(short=6, medium=9, long=9))
-    found = CliRunner().invoke(app, ["pool", str(folder), "--step", "1500"])
+    found = CliRunner().invoke(app, ["pool", str(folder), "--step", "1500", "--json"])
     assert found.exit_code == 1
+    assert json.loads(found.stdout)["step"]["lacking"] == {"long": 3}
+    found = CliRunner().invoke(app, ["pool", str(folder), "--size", "40", "--step", "1500"])
+    assert found.exit_code == 1 and "lacking" in found.stdout
     assert "wants 12 questions of long, and the pool has 9" in found.stderr
     assert "--suggest" in found.stderr
 
 
-@pytest.mark.parametrize("step", [1800, 100_000])
-def test_a_step_past_the_schedule_is_refused(manifest: Path, step: int) -> None:
-    found = CliRunner().invoke(app, ["pool", str(manifest), "--step", str(step)])
+def test_a_step_past_the_schedule_is_refused(manifest: Path) -> None:
+    found = CliRunner().invoke(app, ["pool", str(manifest), "--step", "1800"])
     assert isinstance(found.exception, UsageError)
     assert "--step takes 0 to 1799" in str(found.exception)
-
-
-def test_a_schedule_goes_into_a_folder_or_to_a_file(manifest: Path, tmp_path: Path) -> None:
-    for out, file in (("new", "new/schedule.parquet"), ("own.parquet", "own.parquet")):
-        envbuild("pool", manifest, "--write", "--out", tmp_path / out)
-        assert (tmp_path / file).is_file()
-    envbuild("pool", manifest, "--write", "--out", tmp_path / "new")  # it is there by now
 
 
 def test_the_command_writes_the_schedule_and_both_charts(manifest: Path, tmp_path: Path) -> None:
     plots = [tmp_path / name for name in ("l.png", "s.svg")]
     envbuild("pool", manifest, "--write", "--plot", plots[0], "--plot-schedule", plots[1])
     assert len(read_schedule_file(manifest / "schedule.parquet").rows) == 32_400
+    for out, file in (("new", "new/schedule.parquet"), ("own.parquet", "own.parquet")):
+        envbuild("pool", manifest, "--write", "--out", tmp_path / out)
+        assert (tmp_path / file).is_file()
     assert plots[0].read_bytes().startswith(b"\x89PNG")
     svg = plots[1].read_text()
     assert "submit gate, 0 from step 80" in svg and "long 0.65" in svg

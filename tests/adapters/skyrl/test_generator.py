@@ -7,7 +7,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 pytest.importorskip("skyrl.train", reason="SkyRL itself is not installed (it needs Python 3.12)")
@@ -22,7 +21,7 @@ from envbuild.train.skyrl_generator import EpisodeGenerator
 from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.drivers import END, HubLike, chat_template
 from tests.adapters.questions import make_manifest
-from tests.adapters.transcript import GROUP, reference, ticket
+from tests.adapters.transcript import GROUP, ROW, reference, spec_json
 
 
 class TemplateTokenizer(HubLike):
@@ -67,7 +66,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def generate(kind: type[SkyRLGymGenerator], manifest: Path, *, conversation: bool) -> Any:
-    rollouts = TrainerEnv(manifest)
+    env = TrainerEnv(manifest)
     config = GeneratorConfig()
     config.max_turns = 7
     config.batched = False
@@ -76,8 +75,8 @@ def generate(kind: type[SkyRLGymGenerator], manifest: Path, *, conversation: boo
     config.sampling_params.logprobs = 0
     engine = ScriptedEngine()
     generator = kind(config, SkyRLGymConfig(), engine, TemplateTokenizer())
-    env_json = msgspec.json.encode(ticket(rollouts)).decode()
-    messages = rollouts.environment("default").new_episode(ticket(rollouts).row_id).messages
+    env_json = spec_json(env)
+    messages = env.environment("default").new_episode(ROW).messages
     batch = {
         "prompts": [list(messages) for _ in GROUP],
         "env_classes": ["envbuild"] * len(GROUP),
