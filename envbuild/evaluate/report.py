@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
@@ -11,6 +10,7 @@ from envbuild.evaluate.episodes import JudgedEpisode, describe_behaviour, summar
 from envbuild.evaluate.statistics import VERDICTS_FILE, score_by, score_group, share_of, size_group
 from envbuild.io.files import write_bytes
 from envbuild.io.pages import embed_json
+from envbuild.io.pages import render_page as render_template
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.episode import Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
@@ -119,8 +119,8 @@ def render_page(
             if episode.episode_id in wanted
         },
     }
-    template = files("envbuild.evaluate").joinpath("page.html").read_text(encoding="utf-8")
-    return template.replace("@DOCUMENT@", embed_json(document))
+    shown = embed_json(document)
+    return render_template("evaluation.html", title=evaluation.name, document=shown)
 
 
 def write_evaluation(

@@ -3,7 +3,7 @@
 An operator lists the places where its change fits; an edit builds its text when it is drawn.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -42,20 +42,16 @@ Kinds = dict[type[exp.Expr], tuple[type[exp.Expr], ...]]
 
 # Conditions and the literals in them.
 
-_BOUNDS: Kinds = {
-    exp.GT: (exp.GTE,),
-    exp.GTE: (exp.GT,),
-    exp.LT: (exp.LTE,),
-    exp.LTE: (exp.LT,),
-}
-_REVERSED: Kinds = {
-    exp.GT: (exp.LT,),
-    exp.GTE: (exp.LTE,),
-    exp.LT: (exp.GT,),
-    exp.LTE: (exp.GTE,),
-}
-_OPPOSITES: Kinds = {exp.EQ: (exp.NEQ,), exp.NEQ: (exp.EQ,)}
+
+def _exchanged(*pairs: tuple[type[exp.Expr], type[exp.Expr]]) -> Kinds:
+    return {one: (other,) for pair in pairs for one, other in (pair, pair[::-1])}
+
+
+_BOUNDS = _exchanged((exp.GT, exp.GTE), (exp.LT, exp.LTE))
+_REVERSED = _exchanged((exp.GT, exp.LT), (exp.GTE, exp.LTE))
+_OPPOSITES = _exchanged((exp.EQ, exp.NEQ))
 _LOOSER: Kinds = {exp.EQ: (exp.GTE, exp.LTE)}
+_CONNECTORS = _exchanged((exp.And, exp.Or))
 
 
 def pred_drop(tree: GoldTree) -> Iterator[Edit]:
@@ -85,21 +81,18 @@ def negate(tree: GoldTree) -> Iterator[Edit]:
 
 def cmp_bound(tree: GoldTree) -> Iterator[Edit]:
     """> and >=, < and <= exchanged."""
-    for node in tree.each(*_BOUNDS):
-        yield from _turned(node, _BOUNDS)
+    yield from _turned(_BOUNDS, tree.each(*_BOUNDS))
 
 
 def cmp_rev(tree: GoldTree) -> Iterator[Edit]:
     """> and <, >= and <= exchanged."""
-    for node in tree.each(*_REVERSED):
-        yield from _turned(node, _REVERSED)
+    yield from _turned(_REVERSED, tree.each(*_REVERSED))
 
 
 def cmp_neq(tree: GoldTree) -> Iterator[Edit]:
     """= and <> exchanged, join conditions apart."""
-    for node in tree.each(*_OPPOSITES):
-        if not is_join_condition(tree, node):
-            yield from _turned(node, _OPPOSITES)
+    nodes = (node for node in tree.each(*_OPPOSITES) if not is_join_condition(tree, node))
+    yield from _turned(_OPPOSITES, nodes)
 
 
 def cmp_eq_ge(tree: GoldTree) -> Iterator[Edit]:
@@ -107,18 +100,18 @@ def cmp_eq_ge(tree: GoldTree) -> Iterator[Edit]:
     for node in tree.each(*_LOOSER):
         kinds = {tree.kind(node.this), tree.kind(node.expression)}
         if kinds & {"number", "date"} and not is_join_condition(tree, node):
-            yield from _turned(node, _LOOSER)
+            yield from _turned(_LOOSER, (node,))
 
 
 def and_or(tree: GoldTree) -> Iterator[Edit]:
     """AND and OR exchanged, ON apart."""
 
     def exchanged(node: exp.Expr) -> exp.Expr:
-        other = same_sides(node, exp.Or if isinstance(node, exp.And) else exp.And)
+        other = same_sides(node, *_CONNECTORS[type(node)])
         inside = isinstance(node.parent, exp.Connector | exp.Not)
         return exp.Paren(this=other) if inside else other
 
-    for node in tree.each(exp.And, exp.Or):
+    for node in tree.each(*_CONNECTORS):
         if clause_of(node) != "joins" and not _is_join(tree, node.this, node.expression):
             yield _rebuilt(node, exchanged)
 
@@ -178,10 +171,11 @@ def _rebuilt(node: exp.Expr, build: Callable[[Any], exp.Expr]) -> Edit:
     return swap(node, partial(build, node))
 
 
-def _turned(node: exp.Expr, kinds: Kinds) -> Iterator[Edit]:
-    """Edits that make a two-sided node one of the other kinds, its sides kept."""
-    for kind in kinds[type(node)]:
-        yield swap(node, partial(same_sides, node, kind))
+def _turned(kinds: Kinds, nodes: Iterable[exp.Expr]) -> Iterator[Edit]:
+    """Edits that make two-sided nodes ones of the other kinds, their sides kept."""
+    for node in nodes:
+        for kind in kinds[type(node)]:
+            yield swap(node, partial(same_sides, node, kind))
 
 
 def _clause_gone(clause: exp.Expr, key: str) -> Edit:
@@ -241,17 +235,11 @@ def _contains(equality: exp.EQ) -> exp.Expr:
 # Aggregates, DISTINCT, arithmetic, casts and windows.
 
 _OTHER_AGGREGATES: Kinds = {
-    exp.Max: (exp.Min,),
-    exp.Min: (exp.Max,),
+    **_exchanged((exp.Max, exp.Min)),
     exp.Sum: (exp.Avg, exp.Count),
     exp.Avg: (exp.Sum, exp.Max),
 }
-_OTHER_ARITHMETIC: Kinds = {
-    exp.Add: (exp.Sub,),
-    exp.Sub: (exp.Add,),
-    exp.Mul: (exp.Div,),
-    exp.Div: (exp.Mul,),
-}
+_OTHER_ARITHMETIC = _exchanged((exp.Add, exp.Sub), (exp.Mul, exp.Div))
 _OTHER_RANKS: Kinds = {
     exp.RowNumber: (exp.DenseRank, exp.Rank),
     exp.Rank: (exp.DenseRank, exp.RowNumber),
@@ -323,7 +311,7 @@ def arith(tree: GoldTree) -> Iterator[Edit]:
         return type(node)(this=first, expression=second, **flags)
 
     for node in tree.each(*_OTHER_ARITHMETIC):
-        yield from _turned(node, _OTHER_ARITHMETIC)
+        yield from _turned(_OTHER_ARITHMETIC, (node,))
         if isinstance(node, exp.Sub | exp.Div) and not isinstance(node.parent, exp.Binary):
             yield _rebuilt(node, sides_exchanged)
 
