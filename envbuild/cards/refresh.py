@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -24,13 +25,8 @@ from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Finding,
 from envbuild.records.signal import SignalScore
 
 _BLOCK = re.compile(
-    r"(?P<begin><!-- envbuild:begin (?P<name>[^\s>]+) -->\n)(?P<body>.*?)"
-    r"(?P<end><!-- envbuild:end(?: [^\s>]+)? -->)",
-    re.DOTALL,
+    r"(<!-- envbuild:begin ([^\s>]+) -->\n)(.*?)(<!-- envbuild:end(?: [^\s>]+)? -->)", re.DOTALL
 )
-_BEGIN = re.compile(r"<!-- envbuild:begin ")
-_CORPUS_KEY = re.compile(r"^envbuild_corpus:\s*(?P<path>\S.*?)\s*$", re.MULTILINE)
-_READER_KEY = re.compile(r"^envbuild_reader:\s*(?P<reader>\S+)\s*$", re.MULTILINE)
 
 
 class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,34 +48,27 @@ def refresh_card(text: str, folder: CorpusFolder | None) -> Refreshed:
     """
     if not text.startswith("---\n") or "\n---\n" not in text[4:]:
         raise ConfigurationError("the card has no YAML front matter between two lines of ---")
-    found = list(_BLOCK.finditer(text))
-    if len(found) != len(_BEGIN.findall(text)):
+    if len(_BLOCK.findall(text)) != text.count("<!-- envbuild:begin "):
         raise ConfigurationError("a block of the card begins and does not end")
     stale: list[str] = []
     fresh: list[str] = []
     unchecked: list[str] = []
-    for match in reversed(found):  # from the end, so that earlier places stay where they are
-        name = match["name"]
-        if name in GENERAL_BLOCKS:
-            body = GENERAL_BLOCKS[name]()
-        elif name not in CORPUS_BLOCKS:
-            raise UnknownNameError("card block", name, {**GENERAL_BLOCKS, **CORPUS_BLOCKS})
-        elif folder is None:
+
+    def render(block: re.Match[str]) -> str:
+        begin, name, before, end = block.groups()
+        if name not in BLOCKS:
+            raise UnknownNameError("card block", name, BLOCKS)
+        if name not in GENERAL_BLOCKS and folder is None:
             unchecked.append(name)
-            continue
-        elif not folder.catalogued:
+            return block[0]
+        if folder is not None and not folder.catalogued and name not in GENERAL_BLOCKS:
             raise CorpusFolderError("this block needs a corpus folder that materialize has made")
-        else:
-            body = CORPUS_BLOCKS[name](folder)
-        body = body.rstrip("\n") + "\n"
-        (fresh if body == match["body"] else stale).append(name)
-        text = text[: match.start("body")] + body + text[match.end("body") :]
-    return Refreshed(
-        text=text,
-        stale=tuple(reversed(stale)),
-        fresh=tuple(reversed(fresh)),
-        unchecked=tuple(reversed(unchecked)),
-    )
+        body = BLOCKS[name](folder).rstrip("\n") + "\n"
+        (fresh if body == before else stale).append(name)
+        return begin + body + end
+
+    text = _BLOCK.sub(render, text)
+    return Refreshed(text=text, stale=tuple(stale), fresh=tuple(fresh), unchecked=tuple(unchecked))
 
 
 def card_corpus(text: str, card: Path, named: Path | None) -> CorpusFolder | None:
@@ -90,18 +79,19 @@ def card_corpus(text: str, card: Path, named: Path | None) -> CorpusFolder | Non
     `envbuild_reader` is not the one that the corpus was read by.
     """
     front = text[: text.find("\n---\n", 4) + 1]
-    stated = _CORPUS_KEY.search(front)
-    path = named or (card.parent / stated["path"].strip("\"'") if stated else None)
+    keys = dict(re.findall(r"^envbuild_(\w+):\s*(\S.*?)\s*$", front, re.MULTILINE))
+    stated = {key: value.strip("\"'") for key, value in keys.items()}
+    path = named or (card.parent / stated["corpus"] if "corpus" in stated else None)
     if path is None:
         return None
     folders = open_corpora(path)
     if len(folders) > 1:
         names = ", ".join(folder.name for folder in folders)
         raise ConfigurationError(f"{path} holds several corpora ({names}); name one of them")
-    about, reader = _READER_KEY.search(front), folders[0].index.get("reader")
-    if about is not None and reader and reader != about["reader"].strip("\"'"):
+    reader = folders[0].index.get("reader")
+    if reader and stated.get("reader", reader) != reader:
         raise ConfigurationError(
-            f"the card is about a corpus read as {about['reader']}, and {path} was read as "
+            f"the card is about a corpus read as {stated['reader']}, and {path} was read as "
             f"{reader}; if that is meant, change envbuild_reader in its front matter"
         )
     return folders[0]
@@ -113,7 +103,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
     corpora: tuple[CorpusReport, ...]
 
 
-def files_block() -> str:
+def files_block(_: CorpusFolder | None) -> str:
     """The files of a corpus folder and their columns."""
     files: dict[str, type[msgspec.Struct]] = {
         "databases": DatabaseRow,
@@ -131,7 +121,7 @@ def files_block() -> str:
     return markdown_table(("file", "columns"), rows)
 
 
-def published_block() -> str:
+def published_block(_: CorpusFolder | None) -> str:
     """The published medians of rows per table."""
     rows = [(median.corpus, median.render()) for median in PUBLISHED_MEDIANS]
     return markdown_table(("corpus", "published median of rows per table"), rows)
@@ -140,29 +130,24 @@ def published_block() -> str:
 def counts_block(corpus: CorpusFolder) -> str:
     """How much the corpus holds, and how much of its source was refused."""
     databases = corpus.databases()
-
-    def total(field: str) -> str:
-        return f"{sum(getattr(row, field) for row in databases):,}"
-
+    totals = {
+        name: sum(getattr(row, name) for row in databases)
+        for name in ("tables", "columns", "rows", "rows_refused", "foreign_keys", "fk_violations")
+    }
+    totals["foreign-key violations"] = totals.pop("fk_violations")
     file = corpus.root / "questions.parquet"
     questions = pl.DataFrame(open_parquet(file).read(columns=["db_id", "question_id"]))
     rows = [
         ("databases", f"{len(databases):,}"),
-        ("tables", total("tables")),
-        ("columns", total("columns")),
-        ("rows", total("rows")),
-        ("rows refused", total("rows_refused")),
-        ("foreign keys", total("foreign_keys")),
-        ("foreign-key violations", total("fk_violations")),
+        *((name.replace("_", " "), f"{total:,}") for name, total in totals.items()),
         ("questions", f"{questions.n_unique():,}"),
         ("phrasings", f"{corpus.num_questions:,}"),
     ]
     said = count_values(file, "difficulty")
     shown = one_spelling(said.elements())
     difficulties: Counter[str] = Counter()
-    for difficulty, count in said.items():
-        if difficulty.strip():
-            difficulties[shown[difficulty]] += count
+    for difficulty in filter(str.strip, said):
+        difficulties[shown[difficulty]] += said[difficulty]
     rows += [(f"difficulty {name}", f"{count:,}") for name, count in sorted(difficulties.items())]
     return markdown_table(("", "count"), rows)
 
@@ -243,9 +228,13 @@ def made_block(corpus: CorpusFolder) -> str:
     return "\n".join(lines) + "\n"
 
 
-GENERAL_BLOCKS: dict[str, Callable[[], str]] = {"files": files_block, "published": published_block}
+GENERAL_BLOCKS: dict[str, Callable[[Any], str]] = {
+    "files": files_block,
+    "published": published_block,
+}
 """Block name -> what renders it, for any corpus."""
-CORPUS_BLOCKS: dict[str, Callable[[CorpusFolder], str]] = {
+BLOCKS: dict[str, Callable[[Any], str]] = {
+    **GENERAL_BLOCKS,
     "counts": counts_block,
     "rows-per-table": rows_block,
     "buckets": buckets_block,
@@ -254,7 +243,7 @@ CORPUS_BLOCKS: dict[str, Callable[[CorpusFolder], str]] = {
     "signal": signal_block,
     "made": made_block,
 }
-"""Block name -> what renders it from a corpus."""
+"""The others are rendered from a corpus."""
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cards.refresh import CORPUS_BLOCKS, GENERAL_BLOCKS, refresh_card
+from envbuild.cards.refresh import BLOCKS, refresh_card
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
 from tests.preflight.corpora import ask, build_corpus
 
-BLOCKS = (*GENERAL_BLOCKS, *CORPUS_BLOCKS)
 CARDS = sorted((Path(__file__).parents[2] / "data_cards").glob("*.md"))
 SHOP = "CREATE TABLE shop(name, sold); INSERT INTO shop VALUES ('a', 1), ('b', 2), ('c', 3);"
 
