@@ -233,12 +233,11 @@ class _Reader:
         return self.select(node, draft, outermost) if isinstance(node, exp.Select) else []
 
     def set_operation(self, node: exp.SetOperation, draft: Draft, outermost: bool) -> Relation:
-        start = len(draft.sources)
+        start, other = len(draft.sources), draft.copied()
         left = self.query(node.this, draft, outermost=outermost)
         if isinstance(node, exp.Intersect):
             self.equate(draft, left, self.query(node.expression, draft))
             return left
-        other = Draft()
         if isinstance(node, exp.Except):
             mine = self.query(node.this, other)
             self.equate(other, mine, self.query(node.expression, other))
