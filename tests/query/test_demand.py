@@ -132,6 +132,16 @@ def test_set_operations(schema: Schema) -> None:
     assert [frame.sources for frame in union.frames] == [("singer",), ("song",)]
 
 
+def test_a_correlated_union_keeps_the_rows_around_it(schema: Schema) -> None:
+    demand = read_demand(
+        "SELECT name FROM prize, singer s WHERE EXISTS (SELECT 1 FROM song WHERE singer_id = s.id "
+        "UNION SELECT 1 FROM prize WHERE year = s.age)",
+        schema,
+    )
+    assert [frame.sources[:2] for frame in demand.frames] == [("prize", "singer")] * 2
+    assert (("prize", "year"), ("singer", "age")) in demand.joined
+
+
 def test_literals_and_joined_columns_are_listed(schema: Schema) -> None:
     demand = read_demand(
         "SELECT sum(CASE WHEN s.city = 'Rome' THEN 1 END) FROM singer s, song g "
