@@ -23,23 +23,14 @@ class GoldRows:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        counts = Counter(rows)
-        self.times = list(counts.values())
+        self.counts = Counter(rows)
         """How often each distinct row occurs."""
-        self.place = {row: place for place, row in enumerate(counts)}
-        """Distinct row -> its position in `times`; a predicted row is hashed once, here."""
 
     def overlap(self, predicted: Rows) -> int:
         """Size of the multiset intersection with `predicted`."""
-        if predicted == self.rows:
-            return len(predicted)
-        places = map(self.place.get, predicted)
-        if len(self.times) == len(self.rows):  # no gold row repeats, so each counts once
-            distinct = set(places)
-            return len(distinct) - (None in distinct)
-        found = Counter(place for place in places if place is not None)
-        times = self.times
-        return sum(min(count, times[place]) for place, count in found.items())
+        return (
+            len(predicted) if predicted == self.rows else _overlap(Counter(predicted), self.counts)
+        )
 
     def equals(self, predicted: Rows) -> bool:
         """Equal as multisets."""

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -89,23 +90,13 @@ def held_temporary_bytes() -> int:
     others of the process.
     """
     total = 0
-    try:
-        with os.scandir(_DESCRIPTORS) as descriptors:
-            for entry in descriptors:
-                total += _nameless_bytes(entry)
-    except OSError:
-        return 0
+    with suppress(OSError), os.scandir(_DESCRIPTORS) as descriptors:
+        for entry in descriptors:
+            with suppress(OSError):  # closed meanwhile
+                name = os.readlink(entry.path)  # noqa: PTH115 - a Path would cost more than this
+                if name.startswith("/") and name.endswith(" (deleted)") and "/memfd:" not in name:
+                    total += os.fstat(int(entry.name)).st_size
     return total
-
-
-def _nameless_bytes(descriptor: "os.DirEntry[str]") -> int:
-    try:
-        target = os.readlink(descriptor.path)  # noqa: PTH115 - a Path would cost more than the call
-        if not target.endswith(" (deleted)") or not target.startswith("/") or "/memfd:" in target:
-            return 0
-        return os.fstat(int(descriptor.name)).st_size
-    except OSError:
-        return 0
 
 
 # Reading text that is not UTF-8: SQLite hands it out as a blob, and it is decoded here.

@@ -103,9 +103,6 @@ def to_sqlite(
 
 
 def _render(tree: exp.Expr, added: list[str]) -> Translation:
-    for table in tree.find_all(exp.Table):
-        table.set("db", None)
-        table.set("catalog", None)
     if isinstance(tree, exp.Create) and isinstance(tree.this, exp.Schema) and tree.kind == "TABLE":
         return _table(tree, added)
     for index in tree.find_all(exp.IndexParameters):
@@ -166,9 +163,6 @@ def added_constraints(statement: str, dialect: str) -> tuple[str, list[str]] | N
     actions = tree.args.get("actions") or []
     if not actions or not all(isinstance(action, exp.AddConstraint) for action in actions):
         return None
-    for table in tree.find_all(exp.Table):
-        table.set("db", None)
-        table.set("catalog", None)
     parts = [part for a in actions for e in a.expressions for part in _part(e)]
     clauses = [part.words or part.clauses[0].words for part in parts]
     columns = {column.name: _name(column) for column in tree.find_all(exp.Column)}
@@ -190,7 +184,11 @@ def _parse(statement: str, dialect: str) -> exp.Expr | None:
         trees = sqlglot.parse(statement, read=dialect)
     except _UNREADABLE:
         return None
-    return trees[0] if len(trees) == 1 else None
+    tree = trees[0] if len(trees) == 1 else None
+    for table in tree.find_all(exp.Table) if tree else ():
+        table.set("db", None)
+        table.set("catalog", None)
+    return tree
 
 
 def _part(element: exp.Expr) -> Iterator[_Part]:
@@ -251,13 +249,14 @@ def _numbers_itself(kind: exp.Expr) -> bool:
 
 def _constraint(kind: exp.Expr) -> str:
     """A constraint that a column cannot do without; empty for any other."""
-    if isinstance(kind, exp.PrimaryKeyColumnConstraint):
-        return "PRIMARY KEY"
     if isinstance(kind, exp.NotNullColumnConstraint):
         return "NULL" if kind.args.get("allow_null") else "NOT NULL"
-    if isinstance(kind, exp.UniqueColumnConstraint):
-        return "UNIQUE"
-    return _target(kind) if isinstance(kind, exp.Reference) else ""
+    if isinstance(kind, exp.Reference):
+        return _target(kind)
+    return {
+        exp.PrimaryKeyColumnConstraint: "PRIMARY KEY",
+        exp.UniqueColumnConstraint: "UNIQUE",
+    }.get(type(kind), "")
 
 
 def _target(reference: exp.Expr) -> str:
@@ -273,37 +272,30 @@ def _clause(kind: exp.Expr, type_word: str) -> _Clause | None:
         default = _default(_bare(kind.this), type_word)
         said = f"DEFAULT {default}"
         return _Clause(said if default else "", said if default else kind.sql("sqlite"))
+    said = ""
     if isinstance(kind, exp.CheckColumnConstraint):
-        return _Clause(kind.sql("sqlite"), kind.sql("sqlite"))
-    computed = None
-    if isinstance(kind, exp.ComputedColumnConstraint):
-        computed = kind.this
-    elif isinstance(kind, exp.GeneratedAsIdentityColumnConstraint):
-        computed = kind.args.get("expression")
-    if computed is None:
-        return None
-    said = f"AS ({computed.sql('sqlite')})"
-    return _Clause(said, said)
+        said = kind.sql("sqlite")
+    elif isinstance(kind, exp.ComputedColumnConstraint):
+        said = f"AS ({kind.this.sql('sqlite')})"
+    elif isinstance(kind, exp.GeneratedAsIdentityColumnConstraint) and kind.args.get("expression"):
+        said = f"AS ({kind.args['expression'].sql('sqlite')})"
+    return _Clause(said, said) if said else None
 
 
 def _bare(value: exp.Expr) -> exp.Expr:
     """A default's value without brackets, casts and the name of its character set."""
-    while True:
-        if isinstance(value, exp.Introducer):
-            value = value.expression
-        elif isinstance(value, exp.AtTimeZone) and value.args["zone"].name.lower() == "utc":
-            value = value.this  # SQLite's now is in UTC
-        elif isinstance(value, exp.Paren | exp.Cast):
-            value = value.this
-        else:
-            return value
+    if isinstance(value, exp.Introducer):
+        return _bare(value.expression)
+    in_utc = isinstance(value, exp.AtTimeZone) and value.args["zone"].name.lower() == "utc"
+    if in_utc or isinstance(value, exp.Paren | exp.Cast):  # SQLite's now is in UTC
+        return _bare(value.this)
+    return value
 
 
 def _default(value: exp.Expr, type_word: str) -> str:
     """The default in SQLite's words where it means the same there; else empty."""
-    for moment, word in _NOW.items():
-        if isinstance(value, moment):
-            return word
+    if type(value) in _NOW:
+        return _NOW[type(value)]
     if isinstance(value, exp.Anonymous) and value.name.lower() in _NOW_NAMES:
         return "CURRENT_TIMESTAMP"
     if isinstance(value, exp.National | exp.ByteString):  # N'…', E'…'
