@@ -111,7 +111,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         if len(self._episodes) >= MAX_SESSIONS:  # the oldest was given up by its agent
             self._episodes.pop(next(iter(self._episodes))).close()
         self._episodes[session] = await asyncio.to_thread(
-            self._env().start_text,
+            self._trainer_env().start_text,
             EpisodeSpec.from_json(body.env_json),
             candidate=candidate_number(given),
         )
@@ -123,7 +123,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
         try:
             if not episode.over:
                 await asyncio.to_thread(_answer, episode, _last_message(body.response))
-            (scored,) = await asyncio.to_thread(self._env().finish_alone, [episode])
+            (scored,) = await asyncio.to_thread(self._trainer_env().finish_alone, [episode])
         finally:
             episode.close()
         reward = scored.breakdown.reward
@@ -135,7 +135,7 @@ class EpisodeResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # as
             ended_by=str(scored.episode.ended_by),
         )
 
-    def _env(self) -> TrainerEnv:
+    def _trainer_env(self) -> TrainerEnv:
         return shared_trainer_env(self.config.manifest or None, rerun_golds=self.config.rerun_golds)
 
     def _route(self, name: str) -> Any:

@@ -69,17 +69,17 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
         """The keywords are those of `register_environment`; `env_config` is not used."""
         super().__init__()
         self.mode = mode
-        self.env = shared_trainer_env(**shared)
-        self.spec = EpisodeSpec.from_json(extras["env_json"])
+        self.trainer_env = shared_trainer_env(**shared)
+        self.asked = EpisodeSpec.from_json(extras["env_json"])
         self.candidate = candidate_number(extras.get("candidate"))
         self.episode: TextEpisode | None = None
         self.scored: ScoredEpisode | None = None
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """The episode's own opening messages; those of the data set are the same ones."""
-        self.episode = self.env.start_text(self.spec, candidate=self.candidate)
+        self.episode = self.trainer_env.start_text(self.asked, candidate=self.candidate)
         self.scored = None
-        return self.episode.messages, {"row_id": self.spec.row_id}
+        return self.episode.messages, {"row_id": self.asked.row_id}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Takes a completion; the reward comes with the last one, 0.0 before."""
@@ -98,7 +98,7 @@ class EpisodeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl-gym is absent wher
                 done=False,
                 metadata={"kind": episode.kind},
             )
-        (self.scored,) = self.env.finish_alone([episode])
+        (self.scored,) = self.trainer_env.finish_alone([episode])
         breakdown = msgspec.to_builtins(self.scored.breakdown)
         ended_by = str(self.scored.episode.ended_by)
         return BaseTextEnvStepOutput(
