@@ -251,12 +251,11 @@ def _constraint(kind: exp.Expr) -> str:
     """A constraint that a column cannot do without; empty for any other."""
     if isinstance(kind, exp.NotNullColumnConstraint):
         return "NULL" if kind.args.get("allow_null") else "NOT NULL"
-    if isinstance(kind, exp.Reference):
-        return _target(kind)
-    return {
-        exp.PrimaryKeyColumnConstraint: "PRIMARY KEY",
-        exp.UniqueColumnConstraint: "UNIQUE",
-    }.get(type(kind), "")
+    if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+        return "PRIMARY KEY"
+    if isinstance(kind, exp.UniqueColumnConstraint):
+        return "UNIQUE"
+    return _target(kind) if isinstance(kind, exp.Reference) else ""
 
 
 def _target(reference: exp.Expr) -> str:
@@ -294,8 +293,8 @@ def _bare(value: exp.Expr) -> exp.Expr:
 
 def _default(value: exp.Expr, type_word: str) -> str:
     """The default in SQLite's words where it means the same there; else empty."""
-    if type(value) in _NOW:
-        return _NOW[type(value)]
+    if word := next((word for moment, word in _NOW.items() if isinstance(value, moment)), ""):
+        return word
     if isinstance(value, exp.Anonymous) and value.name.lower() in _NOW_NAMES:
         return "CURRENT_TIMESTAMP"
     if isinstance(value, exp.National | exp.ByteString):  # N'…', E'…'
