@@ -23,7 +23,6 @@ from envbuild.manifest.buckets import (
 )
 from envbuild.records.corpus import Question
 from envbuild.sql.connect import VERSIONS
-from envbuild.sql.mask import mask_sql
 from tests.shared import shared_data
 from tests.small_corpus import real_corpus, write_corpus
 
@@ -113,22 +112,6 @@ def test_synsql_shares_under_both_masks(tmp_path: Path) -> None:
     }
     assert corpus.root.joinpath("buckets.parquet").is_file()
     assert shares == {"literals": [0.055, 0.155, 0.79], "skeleton": [0.245, 0.46, 0.295]}
-
-
-def test_spiders_column_equals_query_by_query(tmp_path: Path) -> None:
-    from envbuild.sql.connect import open_read_only
-    from envbuild.sql.names import read_identifiers
-
-    corpus = real_corpus(tmp_path, "spider")
-    cut_corpus(corpus, Edges())
-    masked = open_parquet(corpus.root / "buckets.parquet").read().to_pylist()
-    names = {
-        row.db_id: read_identifiers(open_read_only(corpus.database_path(row.db_id)))
-        for row in corpus.databases()
-    }
-    for row, question in zip(masked, corpus.questions(), strict=True):
-        expected = mask_sql(question.gold_sql, identifiers=names[question.db_id])
-        assert row["masked_sql"] == expected.text
 
 
 def test_phrasings_far_apart_count_once_and_row_groups_stay_full(tmp_path: Path) -> None:

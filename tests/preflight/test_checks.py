@@ -10,7 +10,6 @@ from envbuild.preflight.checks import DATABASE_CHECKS, GOLD_CHECKS, MEANINGS, SE
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
 from envbuild.records.preflight import Severity
-from envbuild.sql.files.inspect import check_foreign_keys
 from tests.preflight.corpora import ask, build_corpus, checked
 
 SHOP = """
@@ -56,48 +55,29 @@ GOLDS: dict[str, tuple[str, ...]] = {
     "SELECT name FROM shop ORDER BY sold": (),
     # ties inside windows
     "SELECT name, row_number() OVER (ORDER BY sold) FROM shop": ("tie_sensitive_gold",),
-    "SELECT name, row_number() OVER (ORDER BY sold, id) FROM shop": (),
-    "SELECT sold, row_number() OVER (ORDER BY sold) FROM shop": (),
     "SELECT name, row_number() OVER () FROM shop": ("tie_sensitive_gold", "scan_order_gold"),
     "SELECT name, rank() OVER (ORDER BY sold), dense_rank() OVER (ORDER BY sold) FROM shop": (),
-    "SELECT name, sum(id) OVER (ORDER BY sold) FROM shop": (),
-    "SELECT name, sum(id) OVER (ORDER BY sold ROWS 1 PRECEDING) FROM shop": ("tie_sensitive_gold",),
-    "SELECT name, sum(id) OVER (PARTITION BY city ORDER BY id ROWS 1 PRECEDING) FROM shop": (),
     "SELECT name, lag(id, 1) OVER w, rank() OVER v FROM shop WINDOW w AS (ORDER BY sold), "
     "v AS (w)": ("tie_sensitive_gold",),
-    "SELECT name, lag(id) OVER w FROM shop WINDOW w AS (ORDER BY id DESC)": (),
-    "SELECT id, first_value(name) OVER (ORDER BY sold DESC) FROM shop": (),
     "SELECT id, first_value(name) FILTER (WHERE id > 0) OVER (ORDER BY sold) FROM shop": (
         "gold_error",
     ),
-    "SELECT id, first_value(name) OVER (ORDER BY sold > 5) FROM shop": ("tie_sensitive_gold",),
     "SELECT id, last_value(name) OVER (ORDER BY sold) FROM shop": ("scan_order_gold",),
-    "SELECT id, last_value(name) OVER (ORDER BY sold ROWS BETWEEN UNBOUNDED PRECEDING AND "
-    "UNBOUNDED FOLLOWING) FROM shop": (),
-    "SELECT id, nth_value(sold, 2) OVER (ORDER BY sold) FROM shop": (),
     "SELECT name FROM (SELECT name, row_number() OVER (PARTITION BY city ORDER BY sold DESC) AS n "
     "FROM shop) WHERE n = 1": ("tie_sensitive_gold",),
-    "SELECT name FROM (SELECT name, row_number() OVER (ORDER BY sold = 5 DESC) AS n FROM shop) "
-    "WHERE n = 2": ("tie_sensitive_gold",),
     "SELECT sold, row_number() OVER (ORDER BY count(*) = 9) FROM shop GROUP BY sold": (
         "tie_sensitive_gold",
     ),
-    "SELECT city, row_number() OVER (ORDER BY count(*) DESC) FROM shop GROUP BY city": (),
-    "SELECT count(*) FROM (SELECT row_number() OVER (ORDER BY sold) n FROM shop) WHERE n > 1": (),
     "SELECT a.n FROM (SELECT id, lead(id) OVER (ORDER BY sold) AS n FROM shop) AS a WHERE a.id = 1 "
     "ORDER BY a.n LIMIT 1": ("tie_sensitive_gold",),
     # scan order
     "SELECT city, group_concat(name) FROM shop GROUP BY city": ("scan_order_gold",),
-    "SELECT group_concat(name) FROM (SELECT name FROM shop ORDER BY sold)": ("scan_order_gold",),
     "SELECT group_concat(name) FROM (SELECT name FROM shop ORDER BY name DESC)": (),
     "SELECT group_concat(name ORDER BY sold) FROM shop": ("scan_order_gold",),
-    "SELECT id, group_concat(name) OVER (ORDER BY sold) FROM shop": ("scan_order_gold",),
     "SELECT city, json_group_array(name) FROM shop GROUP BY city": ("scan_order_gold",),
-    "SELECT name, max(sold < 7) FROM shop GROUP BY city": ("scan_order_gold",),
     "SELECT name FROM city WHERE id = (SELECT city FROM shop ORDER BY sold = 5 DESC)": (
         "scan_order_gold",
     ),
-    "SELECT group_concat(name) FROM shop": ("scan_order_gold",),
     "SELECT group_concat(name ORDER BY id) FROM shop": (),
     # clock
     "SELECT count(*) FROM shop WHERE date('now') > '2010-01-01'": ("clock_gold",),
@@ -289,29 +269,6 @@ def test_text_that_lies_in_a_log_is_looked_through_too(tmp_path: Path) -> None:
     findings = checked(root).findings
     assert "undecodable_text" in {finding.code for finding in findings}
     writer.close()
-
-
-@pytest.mark.parametrize(
-    ("parent", "state"),
-    [
-        ("q (k TEXT); CREATE UNIQUE INDEX qi ON q (k COLLATE NOCASE)", "mismatch"),
-        ("q (k TEXT COLLATE NOCASE); CREATE UNIQUE INDEX qi ON q (k)", "checked"),
-        ("q (k TEXT COLLATE NOCASE); CREATE UNIQUE INDEX qi ON q (k COLLATE BINARY)", "mismatch"),
-        ("q (k TEXT, PRIMARY KEY (k COLLATE NOCASE))", "mismatch"),
-        ("q (k TEXT PRIMARY KEY)", "checked"),
-        ("q (k INTEGER PRIMARY KEY)", "checked"),
-        ("q (k INT PRIMARY KEY) WITHOUT ROWID", "checked"),
-    ],
-)
-def test_a_key_needs_an_index_of_its_column_s_own_collation(parent: str, state: str) -> None:
-    connection = apsw.Connection(":memory:")
-    connection.execute(f"CREATE TABLE {parent}; CREATE TABLE d (k REFERENCES q (k))")
-    (check,) = check_foreign_keys(connection)
-    assert check.state == state
-    connection.execute("INSERT INTO d VALUES (NULL)")
-    if state == "mismatch":  # SQLite says the same
-        with pytest.raises(apsw.SQLError, match="mismatch"):
-            connection.execute("PRAGMA foreign_key_check").fetchall()
 
 
 def test_numbers_stored_as_text_are_told_where_they_change_the_answer(tmp_path: Path) -> None:

@@ -107,19 +107,6 @@ def test_a_smaller_sample_never_replaces_a_larger_one_of_its_seed(tmp_path: Path
     assert "sample of 8 questions (seed 0, signal@1) was replaced by one of 5" in said
 
 
-def test_what_a_gold_may_use_for_its_signal_is_said(tmp_path: Path) -> None:
-    counting = (
-        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 900000) "
-        "SELECT max(n) FROM r"
-    )
-    build_corpus(tmp_path / "slow", {"a": FULL}, [ask("a", counting)])
-    run = preflight(tmp_path / "slow")
-    assert "without a score: gold_timeout 1" in run.stdout
-    assert "a gold may use 8 million steps and 20,000 rows here, 200 million and" in run.stdout
-    findings = read_records(tmp_path / "slow" / "findings.parquet", Finding)
-    assert not [f for f in findings if f.code == "gold_timeout"]
-
-
 def test_a_plain_folder_keeps_nothing_of_ours(tmp_path: Path) -> None:
     build_sqlite(tmp_path / "plain" / "a" / "a.sqlite", FULL)
     assert preflight(tmp_path / "plain").returncode == 0

@@ -2,11 +2,6 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
-
-import apsw
-import pytest
 
 from envbuild.corpora.folder import open_corpora
 from envbuild.preflight.run import check_database, summed_health
@@ -14,7 +9,7 @@ from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.corpus import Question
 from envbuild.records.execution import Limits
 from envbuild.records.preflight import Finding, GoldHealth
-from envbuild.sql.files.inspect import KeyState, check_foreign_keys, count_rows
+from envbuild.sql.files.inspect import count_rows
 from tests.shared import shared_data
 
 LAYOUTS = {
@@ -91,28 +86,3 @@ def test_synsql_golds_compile_and_say_nothing() -> None:
     assert (health.questions, health.ok) == (200, 200)
     assert health.empty + health.trivial >= 190
     assert sum(f.code == "no_rows" for f in findings) == 193
-
-
-def databases() -> Iterator[Path]:
-    for _, folder, _ in LAYOUTS.values():
-        yield from sorted(shared_data(*folder.split("/")).rglob("*.sqlite"))
-
-
-@pytest.mark.slow
-def test_orphans_are_those_of_sqlites_own_check() -> None:
-    compared = 0
-    for path in databases():
-        connection = apsw.Connection(f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_URI | 1)
-        checks = check_foreign_keys(connection)
-        mismatched = {c.child for c in checks if c.state is KeyState.MISMATCH}
-        for child in {c.child for c in checks}:
-            pragma = f'PRAGMA foreign_key_check("{child}")'
-            if child in mismatched:
-                with pytest.raises(apsw.SQLError, match="foreign key mismatch"):
-                    connection.execute(pragma).fetchall()
-            else:
-                own = sum(c.orphans for c in checks if c.child == child)
-                assert own == len(connection.execute(pragma).fetchall()), (path, child)
-                compared += 1
-        connection.close()
-    assert compared > 500
