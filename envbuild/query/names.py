@@ -122,6 +122,7 @@ class QueryNames:
         if not isinstance(node, exp.Column) or node.is_star:
             return None
         if id(node) not in self._bases:
+            self._bases[id(node)] = None  # what a recursive CTE's column that asks for itself finds
             found = self.resolve(node)
             self._bases[id(node)] = self.base_behind(found[0], node.name) if found else None
         return self._bases[id(node)]
