@@ -134,16 +134,6 @@ def test_a_name_that_no_folder_can_have_is_said(name: str, said: bool, tmp_path:
     assert (f"the corpus is {made.name}" in found.stderr) is said
 
 
-def test_a_folder_of_sqlite_files_is_a_corpus() -> None:
-    (corpus,) = open_corpora(shared_data("bird") / "dev_databases")
-    assert corpus.name == "dev_databases"
-    assert [row.db_id for row in corpus.databases()] == ["student_club", "superhero"]
-    assert corpus.database_path("superhero").is_file()
-    assert corpus.questions() == []
-    with pytest.raises(CorpusFolderError, match="no database 'nope'"):
-        corpus.database_path("nope")
-
-
 def test_two_files_of_one_name_stay_two_databases(tmp_path: Path) -> None:
     for folder in ("train", "test"):
         (tmp_path / folder).mkdir()
@@ -258,27 +248,6 @@ def test_a_schema_repeated_with_every_question_is_one_database(tmp_path: Path) -
     ]
 
 
-def test_v1_with_the_same_schemas_gives_the_same_empty_tables(
-    current: CorpusFolder, tmp_path: Path
-) -> None:
-    """v1 has DDL only: the current layout's DDL in v1's columns makes the same files, unfilled."""
-    from envbuild.corpora.payload import read
-
-    records = [
-        {"schema": record.ddl, "query": "SELECT 1", "question": "?", "db_id": record.db_id}
-        for record in read(str(shared_data("sqale"))).databases()
-        if record.db_id != "pokedex"
-    ]
-    (tmp_path / "v1").mkdir()
-    (tmp_path / "v1" / "records.json").write_text(json.dumps(records))
-    v1 = materialized(tmp_path / "v1", tmp_path)
-    assert "no data rows" in v1.index["said"]
-    tables = {(t.db_id, t.table): (t.columns, t.foreign_keys) for t in current.tables()}
-    for table in v1.tables():
-        assert tables[table.db_id, table.table] == (table.columns, table.foreign_keys)
-        assert table.rows == 0
-
-
 def test_phrasings_are_questions_and_nulls_are_not(current: CorpusFolder) -> None:
     questions = current.questions()
     assert len(questions) == 6
@@ -293,16 +262,6 @@ def test_two_sets_given_one_after_the_other_are_one_source() -> None:
     (joined,) = read_sources([root / "sqale2_schemas", root / "sqale2_queries"])
     assert joined.name == "sqale2_schemas"
     assert (len(list(joined.databases())), len(list(joined.questions()))) == (11, 6)
-
-
-def test_umlauts_and_keywords_survive(tmp_path: Path) -> None:
-    german = materialized(shared_data("machinespider_de"), tmp_path)
-    assert any("ä" in question.gold_sql for question in german.questions())
-    tables = {table.table for table in german.tables()}
-    assert "schüler" in tables
-    pets = open_read_only(german.database_path("pets_1"))
-    assert pets.execute('SELECT count("alter") FROM "schüler"').fetchall()[0][0] > 0
-    pets.close()
 
 
 def test_what_has_no_layout_is_said(tmp_path: Path) -> None:

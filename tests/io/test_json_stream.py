@@ -38,17 +38,23 @@ def tricky(count: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("indent", [None, 1, 4])
+@pytest.mark.parametrize("indent", [None, 1, 4, "lines"])
 @pytest.mark.parametrize("chunk", [64, 200, 1000, 100_000])
 def test_every_record_whatever_the_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: int | None, chunk: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: Any, chunk: int
 ) -> None:
+    """What is no number in one of them refuses no other one."""
     monkeypatch.setattr(json_stream, "CHUNK_BYTES", chunk)
-    records = tricky(120)
+    odd = {3: float("nan"), 50: float("inf"), 51: float("-inf"), 119: float("nan")}
+    records = [{**r, "text": odd.get(r["n"], r["text"] + "NaN, Infinity")} for r in tricky(120)]
+    content = json.dumps(records, indent=None if indent == "lines" else indent, ensure_ascii=False)
+    lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
     file = tmp_path / "data.json"
-    file.write_text(json.dumps(records, indent=indent, ensure_ascii=False), encoding="utf-8")
-    read = list(iter_json(file, Entry))
-    assert [(r.n, r.text) for r in read] == [(r["n"], r["text"]) for r in records]
+    file.write_text(lines if indent == "lines" else content, encoding="utf-8")
+    read = [(record.n, record.text) for record in iter_json(file, Loose)]
+    assert read == [(n, None if n in odd else r["text"]) for n, r in enumerate(records)]
+    raw = [bytes(r["text"]) for r in iter_json(file, RawRecord)]
+    assert raw == [json.dumps(r["text"], ensure_ascii=False).encode() for r in records]
 
 
 @pytest.mark.parametrize("content", ["", "[]", " \n[ ]\n", "\ufeff[]", "\ufeff", "\n\n"])
@@ -95,25 +101,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert sum(entry.n for entry in iter_json(file, Entry)) == 40_001
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 40_000  # KiB, for a file of 160 MB
-
-
-@pytest.mark.parametrize("chunk", [64, 200, 1000, 100_000])
-@pytest.mark.parametrize("lines", [False, True])
-def test_no_number_refuses_no_other_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, lines: bool
-) -> None:
-    monkeypatch.setattr(json_stream, "CHUNK_BYTES", chunk)
-    odd = {3: float("nan"), 50: float("inf"), 51: float("-inf"), 119: float("nan")}
-    records = [{**r, "text": odd.get(r["n"], r["text"] + "NaN, Infinity")} for r in tricky(120)]
-    file = tmp_path / "data.json"
-    file.write_text("\n".join(map(json.dumps, records)) if lines else json.dumps(records))
-    read = list(iter_json(file, Loose))
-    assert [r.text for r in read] == [
-        None if n in odd else r["text"] for n, r in enumerate(records)
-    ]
-    raw = [bytes(r["text"]) for r in iter_json(file, RawRecord)]
-    assert raw == [json.dumps(r["text"]).encode() for r in records]
-    assert json.loads(raw[51]) == float("-inf")
 
 
 def test_malformed_stays_malformed_beside_nan(tmp_path: Path) -> None:

@@ -118,12 +118,6 @@ def test_an_endless_statement_ends(file: Path, monkeypatch: pytest.MonkeyPatch) 
     assert reasons(built) == [("statement", "ddl_refused")]
 
 
-def test_inserts_within_the_ddl_count_as_rows(file: Path) -> None:
-    built = build(file, "CREATE TABLE t(a); INSERT INTO t VALUES (1), (2);", {"t": [{"a": 3}]})
-    (table,) = built.tables
-    assert (table.rows, table.rows_offered, table.rows_stored) == (3, 1, 1)
-
-
 @pytest.mark.parametrize(
     "ddl",
     [
@@ -146,18 +140,10 @@ def test_other_dialects_keep_their_keys(file: Path, ddl: str) -> None:
     assert {reason for _, reason in reasons(built)} <= {"transpiled", "folded"}
 
 
-@pytest.mark.parametrize(
-    ("payload", "reason"),
-    [
-        ('{"t":[{"id":1]}', "payload_parse_error"),
-        (b'{"t": [{"id": "\xff"}]}', "payload_parse_error"),
-        ("[" * 100_000, "payload_parse_error"),
-    ],
-)
-def test_a_broken_payload_leaves_no_file(file: Path, payload: Any, reason: str) -> None:
-    with pytest.raises(PayloadError) as caught:
+@pytest.mark.parametrize("payload", ['{"t":[{"id":1]}', b'{"t": [{"id": "\xff"}]}', "[" * 100_000])
+def test_a_broken_payload_leaves_no_file(file: Path, payload: Any) -> None:
+    with pytest.raises(PayloadError, match="payload_parse_error"):
         build(file, "CREATE TABLE t(id INTEGER);", payload)
-    assert caught.value.reason == reason
     assert list(file.parent.iterdir()) == []
 
 

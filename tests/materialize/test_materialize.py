@@ -17,7 +17,7 @@ import pytest
 
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import read_source
-from envbuild.errors import ConfigurationError, OutputError
+from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError
 from envbuild.materialize.corpus import (
     CorpusSummary,
     build_corpus,
@@ -248,6 +248,7 @@ def test_real_folders(
     summary = build_corpus(source, tmp_path, workers=1)
     assert (summary.databases, summary.failed) == (databases, 0)
     assert (summary.questions, summary.questions_refused) == (questions, 0)
+    assert ("no data rows" in summary.said) == folder.endswith("v1")
     (corpus,) = open_corpora(tmp_path)
     check_accounts(corpus)
     assert len(corpus.questions()) == questions
@@ -309,6 +310,9 @@ def test_real_databases_come_back_as_they_were(folder: str, tmp_path: Path) -> N
     source = shared_data(folder)
     corpus = there_and_back(source, tmp_path)
     (plain,) = open_corpora(source)
+    assert (plain.name, plain.questions()) == (Path(folder).name, [])
+    with pytest.raises(CorpusFolderError, match="no database 'nope'"):
+        plain.database_path("nope")
     assert [row.db_id for row in plain.databases()] == [row.db_id for row in corpus.databases()]
     for row in plain.databases():
         before, after = plain.database_path(row.db_id), corpus.database_path(row.db_id)
