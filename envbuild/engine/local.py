@@ -1,6 +1,7 @@
 """Processes on this machine: spawned, supervised one by one, replaced when they die.
 
-Not `ProcessPoolExecutor`, which is lost as a whole when one of its workers dies.
+Not `ProcessPoolExecutor` or loky, whose pools are lost as a whole when one worker dies, and not
+pebble, whose spawned workers import the caller's main module again, unguarded scripts included.
 """
 
 import collections
@@ -45,7 +46,8 @@ def run_local(
     try:
         yield from pool.results()
     finally:
-        pool.close()
+        for worker in pool.workers:
+            worker.stop()
 
 
 class _Worker:
@@ -109,10 +111,6 @@ class _Pool:
                 return
             if self.due not in self.done:
                 self._collect()
-
-    def close(self) -> None:
-        for worker in self.workers:
-            worker.stop()
 
     def _hand_out(self) -> None:
         while True:

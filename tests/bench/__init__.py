@@ -6,7 +6,9 @@ round, so that a machine whose speed drifts does not decide the ratio. CPU time 
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from envbuild.errors import UnknownNameError
@@ -29,3 +31,30 @@ def measure_stage(name: str, *, rounds: int) -> Sequence[Measured]:
         raise UnknownNameError("stage", name, stage_names())
     found: Sequence[Measured] = importlib.import_module(f"{__name__}.{name}").measure(rounds)
     return found
+
+
+def take_turns(
+    ways: Mapping[str, tuple[Callable[[], object], int]], rounds: int
+) -> dict[str, list[float]]:
+    """Microseconds of CPU a unit of each (way, units it works on), round by round."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, (way, units) in ways.items():
+            started = time.process_time()
+            way()
+            taken[name].append((time.process_time() - started) / units * 1e6)
+    return taken
+
+
+def line_of(
+    what: str, taken: Mapping[str, list[float]], own: str, peer: str, *, unit: str
+) -> Measured:
+    """Our way beside a peer's: medians, and the median of the rounds' ratios."""
+    ratios = [theirs / ours for theirs, ours in zip(taken[peer], taken[own], strict=True)]
+    return {
+        "what": what,
+        f"envbuild_us_a_{unit}": round(median(taken[own]), 1),
+        "peer": peer,
+        f"peer_us_a_{unit}": round(median(taken[peer]), 1),
+        "ratio": round(median(ratios), 2),
+    }

@@ -11,12 +11,11 @@ import itertools
 import sqlite3
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 from envbuild.env.reward import score_answer
 from envbuild.records.execution import QueryResult, Row
@@ -28,6 +27,7 @@ from envbuild.sql.execution.session import Session
 from envbuild.sql.f1 import GoldRows
 from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import digest_rows, encode_rows, judge
+from tests.bench import Measured, line_of, take_turns
 from tests.bench.inputs import build_shape, gold_queries, table_name
 
 TABLES, ROWS = 113, 69
@@ -46,7 +46,7 @@ _CANDIDATES: tuple[Callable[[str], str], ...] = (
 )
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
+def measure(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU a pair, and how many times less than each peer; medians over rounds."""
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
         small, long = Path(folder, "small.sqlite"), Path(folder, "long.sqlite")
@@ -58,12 +58,13 @@ def measure(rounds: int) -> list[dict[str, object]]:
     assert verdicts["BIRD's way"] == verdicts["official@1"]
     assert verdicts["test-suite's way"] == verdicts["testsuite@1"]
     shape = f"{TABLES} tables x {ROWS} rows, {len(pairs)} pairs"
+    line = partial(line_of, unit="pair")
     return [
-        _line(f"official@1, {shape}", taken, "official@1", "BIRD's way"),
-        _line(f"testsuite@1, {shape}", taken, "testsuite@1", "test-suite's way"),
-        _line("reward: tier, F1, join share, digest", taken, "reward", "BIRD's way"),
+        line(f"official@1, {shape}", taken, "official@1", "BIRD's way"),
+        line(f"testsuite@1, {shape}", taken, "testsuite@1", "test-suite's way"),
+        line("reward: tier, F1, join share, digest", taken, "reward", "BIRD's way"),
         *(
-            _line(f"limits, caps and F1, {rows} rows a table", times, _LIMIT_WAYS[0], peer)
+            line(f"limits, caps and F1, {rows} rows a table", times, _LIMIT_WAYS[0], peer)
             for rows, times in ((ROWS, taken), (LONG_ROWS, on_long))
             for peer in _LIMIT_WAYS[1:]
         ),
@@ -86,24 +87,7 @@ def _timed(
         ways[_LIMIT_WAYS[3]] = lambda: [bool(usual.execute(sql).fetchall()) for sql, _ in pairs]
         ways = {name: ways[name] for name in names or ways}
         verdicts = {name: way() for name, way in ways.items()}
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(rounds):
-            for name, way in ways.items():
-                started = time.process_time()
-                way()
-                taken[name].append((time.process_time() - started) / len(pairs) * 1e6)
-    return taken, verdicts
-
-
-def _line(what: str, taken: dict[str, list[float]], own: str, peer: str) -> dict[str, object]:
-    ratios = [theirs / ours for theirs, ours in zip(taken[peer], taken[own], strict=True)]
-    return {
-        "what": what,
-        "envbuild_us_a_pair": round(median(taken[own]), 1),
-        "peer": peer,
-        "peer_us_a_pair": round(median(taken[peer]), 1),
-        "ratio": round(median(ratios), 2),
-    }
+        return take_turns({name: (way, len(pairs)) for name, way in ways.items()}, rounds), verdicts
 
 
 def _ways(

@@ -1,10 +1,10 @@
 """Masking gold SQL, beside sqlglot's parse + replace + generate."""
 
-import time
-from collections.abc import Callable
-from statistics import mean, median
+from collections.abc import Sequence
+from statistics import mean
 
 from envbuild.sql.mask import mask_sql
+from tests.bench import Measured, line_of, take_turns
 from tests.bench.inputs import gold_queries
 from tests.bench.sqlglot_ways import mask_by_parsing
 
@@ -12,30 +12,18 @@ QUERIES = 20_000
 PEER_QUERIES = 1_000
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
+def measure(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU a query, and how many times less than the peer; medians over rounds."""
     texts = gold_queries(QUERIES, tables=75)
-    ways: dict[str, tuple[Callable[[], object], int]] = {
-        "sqlglot": (lambda: [mask_by_parsing(sql) for sql in texts[:PEER_QUERIES]], PEER_QUERIES),
-        "literals": (lambda: [mask_sql(sql) for sql in texts], QUERIES),
-        "skeleton": (lambda: [mask_sql(sql, mode="skeleton") for sql in texts[:5000]], 5000),
+    some = texts[:5000]
+    ways = {
+        "sqlglot": (lambda: list(map(mask_by_parsing, texts[:PEER_QUERIES])), PEER_QUERIES),
+        "literals": (lambda: list(map(mask_sql, texts)), QUERIES),
+        "skeleton": (lambda: [mask_sql(sql, mode="skeleton") for sql in some], len(some)),
     }
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, (run, queries) in ways.items():
-            started = time.process_time()
-            run()
-            taken[name].append((time.process_time() - started) / queries * 1e6)
-    length = mean(map(len, texts))
-    lines: list[dict[str, object]] = []
-    for name in list(ways)[1:]:
-        ratios = [theirs / own for theirs, own in zip(taken["sqlglot"], taken[name], strict=True)]
-        lines.append(
-            {
-                "what": f"mask {name}: SQL of {length:.0f} characters",
-                "envbuild_us_a_query": round(median(taken[name]), 1),
-                "sqlglot_us_a_query": round(median(taken["sqlglot"]), 1),
-                "ratio": round(median(ratios), 1),
-            }
-        )
-    return lines
+    taken = take_turns(ways, rounds)
+    size = f"SQL of {mean(map(len, texts)):.0f} characters"
+    return [
+        line_of(f"mask {name}: {size}", taken, name, "sqlglot", unit="query")
+        for name in ("literals", "skeleton")
+    ]

@@ -6,11 +6,9 @@ there are 10,000 pairs; a gold still runs once, as it does for any predictions f
 """
 
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from msgspec.structs import replace
 
@@ -18,6 +16,7 @@ from envbuild.corpora.source import read_source
 from envbuild.evaluate.answers import read_predictions
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
 from envbuild.records.corpus import DatabaseRecord, Question
+from tests.bench import Measured, line_of, take_turns
 from tests.bench.judge import birds_way, test_suites_way
 
 PAIRS = 10_000
@@ -25,7 +24,7 @@ PEER_PAIRS = 1_000
 """The peers' cost a pair does not hang on how many there are."""
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
+def measure(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU a pair, and how many times less than each peer; medians over rounds."""
     spider, file = (
         os.environ.get(f"ENVBUILD_BENCH_{name}", "") for name in ("SPIDER", "PREDICTIONS")
@@ -42,6 +41,7 @@ def measure(rounds: int) -> list[dict[str, object]]:
     many = [replace(q, question_id=f"{q.question_id}/{i}") for i in range(times) for q in questions]
     answers = {f"{key}/{i}": sql for i in range(times) for key, sql in predicted.items()}
     some = [(files[q.db_id], answers.get(q.question_id, ""), q.gold_sql) for q in many]
+    some = some[:PEER_PAIRS]
 
     def ours(benchmark: str) -> int:
         rule = load_benchmark(benchmark)
@@ -49,31 +49,17 @@ def measure(rounds: int) -> list[dict[str, object]]:
         return sum(1 for _ in judged)
 
     def theirs(way: Callable[[Path, str, str], bool]) -> int:
-        return sum(1 for path, sql, gold in some[:PEER_PAIRS] if way(path, sql, gold) is not None)
+        return sum(1 for path, sql, gold in some if way(path, sql, gold) is not None)
 
-    lines: list[dict[str, object]] = []
+    lines = []
     for benchmark, peer, way in (
         ("bird", "BIRD's way", birds_way),
         ("spider-testsuite", "test-suite's way", test_suites_way),
     ):
-        mine, other = [], []
-        for _ in range(rounds):
-            mine.append(_us_a_pair(partial(ours, benchmark)))
-            other.append(_us_a_pair(partial(theirs, way)))
-        ratio = median(b / a for a, b in zip(mine, other, strict=True))
-        lines.append(
-            {
-                "what": f"evaluate --benchmark {benchmark}, {len(many)} pairs, five rules",
-                "envbuild_us_a_pair": round(median(mine), 1),
-                "peer": peer,
-                "peer_us_a_pair": round(median(other), 1),
-                "ratio": round(ratio, 2),
-            }
-        )
+        ways = {
+            benchmark: (partial(ours, benchmark), len(many)),
+            peer: (partial(theirs, way), len(some)),
+        }
+        what = f"evaluate --benchmark {benchmark}, {len(many)} pairs, five rules"
+        lines.append(line_of(what, take_turns(ways, rounds), benchmark, peer, unit="pair"))
     return lines
-
-
-def _us_a_pair(way: Callable[[], int]) -> float:
-    started = time.process_time()
-    pairs = way()
-    return (time.process_time() - started) / pairs * 1e6

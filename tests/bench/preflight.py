@@ -3,44 +3,43 @@
 import shutil
 import sqlite3
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import msgspec
 
 from envbuild.materialize.build import build_database
 from envbuild.records.corpus import DatabaseRecord
 from envbuild.sql.files.inspect import count_rows
+from tests.bench import Measured, line_of, take_turns
 
 SHAPES = (("SynSQL-shaped", 600, 8, 2), ("SQaLe-shaped", 40, 75, 68))
 """(name, databases, tables a database, rows a table), as published."""
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
+def measure(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU a table, ours and the loop's, and the ratio; medians over the rounds."""
     lines = []
     for name, databases, tables, rows in SHAPES:
         with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
             paths = _build(Path(folder), databases, tables, rows)
             assert count_rows(paths[0]) == _naive_counts(paths[0])
-            ours, naive = [], []
-            for _ in range(rounds):
-                naive.append(_cpu(paths, _naive_counts))
-                ours.append(_cpu(paths, count_rows))
-        ratios = [theirs / own for theirs, own in zip(naive, ours, strict=True)]
-        counted = databases * tables
-        lines.append(
-            {
-                "what": f"rows per table, {name}: {databases} databases, {counted} tables",
-                "envbuild_us_a_table": round(median(ours) / counted * 1e6, 1),
-                "count_loop_us_a_table": round(median(naive) / counted * 1e6, 1),
-                "ratio": round(median(ratios), 2),
+            counted = databases * tables
+            ways = {
+                "count loop": (partial(_count_all, _naive_counts, paths), counted),
+                "count_rows": (partial(_count_all, count_rows, paths), counted),
             }
-        )
+            what = f"rows per table, {name}: {databases} databases, {counted} tables"
+            taken = take_turns(ways, rounds)
+            lines.append(line_of(what, taken, "count_rows", "count loop", unit="table"))
     return lines
+
+
+def _count_all(count: Callable[[Path], dict[str, int]], paths: Sequence[Path]) -> None:
+    for path in paths:
+        count(path)
 
 
 def _naive_counts(path: Path) -> dict[str, int]:
@@ -52,13 +51,6 @@ def _naive_counts(path: Path) -> dict[str, int]:
     }
     connection.close()
     return counts
-
-
-def _cpu(paths: list[Path], count: Callable[[Path], dict[str, int]]) -> float:
-    started = time.process_time()
-    for path in paths:
-        count(path)
-    return time.process_time() - started
 
 
 def _build(folder: Path, databases: int, tables: int, rows: int) -> list[Path]:
