@@ -327,11 +327,10 @@ class RunningEpisode:
                 for number, call in enumerate(calls, 1)
             ]
         left = self.settings.tool_turns - len(self.turns) - 1
+        what_is_left = prompts.turn_left if left == 1 else fill(prompts.turns_left, turns=left)
         if self.exploration_ended_by:
             told = fill(prompts.last_query, sql=last_query) if last_query else ""
             what_is_left = fill(prompts.final, last_query=told)
-        else:
-            what_is_left = prompts.turn_left if left == 1 else fill(prompts.turns_left, turns=left)
         return "\n\n".join([*blocks, *notes, what_is_left])
 
 

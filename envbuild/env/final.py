@@ -44,7 +44,7 @@ def read_final(completion: str, *, chat: ChatFormat) -> str:
 
 def _called(text: str) -> str:
     """The `sql` of the last object that has one, in itself or in its arguments."""
-    found = [sql for call in iter_objects(text) if (sql := _sql(call.value))]
+    found = [sql for call in iter_objects(text) if (sql := _sql(call))]
     return found[-1] if found else ""
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -95,7 +95,7 @@ def parse_completion(completion: str, *, opened_thinking: bool = False) -> Parse
 def _read_call(text: str, start: int) -> tuple[Call | None, int]:
     """The call that starts at this brace, None where it is prose; and where to read on."""
     try:
-        found, _, end = read_object(text, start)
+        found, end = _read_object(text, start)
     except UnreadableError as e:
         if not _CALL_START.match(text, start):
             return None, start + 1
@@ -128,33 +128,8 @@ def _call(found: dict[str, Any], text: str) -> Call:
 # JSON objects in what a policy wrote, read as strictly as a call needs: no key twice, no NaN.
 
 
-class UnreadableError(ValueError):
+class UnreadableError(Exception):
     """An object that cannot be read; the text is for the policy."""
-
-
-class Object(NamedTuple):
-    """One object: `text[start:end]` of what was written."""
-
-    value: dict[str, Any]
-    start: int
-    end: int
-
-
-def read_object(text: str, start: int) -> Object:
-    """The object that starts at this brace. Raises UnreadableError where there is none."""
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except _DuplicateKeyError as e:
-        raise UnreadableError(f"the key {e.args[0]!r} stands twice in one object") from e
-    except json.JSONDecodeError as e:
-        cut_off = e.pos >= len(text.rstrip()) or e.msg.startswith("Unterminated string")
-        reason = "the JSON is cut off" if cut_off else f"the JSON cannot be read: {e.msg}"
-        raise UnreadableError(reason) from e
-    except RecursionError as e:
-        raise UnreadableError("the JSON is nested too deeply") from e
-    except ValueError as e:
-        raise UnreadableError("the JSON holds a number that is none") from e
-    return Object(value, start, end)
 
 
 def read_json(text: str) -> Any:
@@ -165,29 +140,38 @@ def read_json(text: str) -> Any:
         raise UnreadableError("no JSON") from e
 
 
-def iter_objects(text: str) -> Iterator[Object]:
+def iter_objects(text: str) -> Iterator[dict[str, Any]]:
     """The objects of a text that stand in no other one, in order."""
     position = prose = 0
     while prose < MAX_PROSE and (match := _OBJECT_START.search(text, position)):
         try:
-            found = read_object(text, match.start())
+            found, position = _read_object(text, match.start())
         except UnreadableError:
             prose += 1
             position = match.start() + 1
         else:
             yield found
-            position = found.end
 
 
-class _DuplicateKeyError(ValueError):
-    """A key that stands twice: which value is meant is not plain."""
+def _read_object(text: str, start: int) -> tuple[dict[str, Any], int]:
+    """The object that starts at this brace, and where it ends. Raises UnreadableError without."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as e:
+        cut_off = e.pos >= len(text.rstrip()) or e.msg.startswith("Unterminated string")
+        reason = "the JSON is cut off" if cut_off else f"the JSON cannot be read: {e.msg}"
+        raise UnreadableError(reason) from e
+    except RecursionError as e:
+        raise UnreadableError("the JSON is nested too deeply") from e
+    except ValueError as e:
+        raise UnreadableError("the JSON holds a number that is none") from e
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise _DuplicateKeyError(key)
+        if key in found:  # which value is meant is not plain
+            raise UnreadableError(f"the key {key!r} stands twice in one object")
         found[key] = value
     return found
 
