@@ -23,7 +23,7 @@ from envbuild.records.signal import (
 )
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, draw_mutants
-from envbuild.signal.tree import Compiler
+from envbuild.signal.tree import compiler_for
 from envbuild.sql.connect import open_writable_image
 from envbuild.sql.verdicts import encode_rows
 
@@ -118,7 +118,7 @@ class _Amplifier:
     def _draw_mutants(self) -> dict[str, tuple[Mutant, ...]]:
         """The mutants of every gold that runs and can be mutated."""
         schema, drawn = self.workspace.schema, {}
-        compiles = Compiler.of_schema(schema).compiles
+        compiles = compiler_for(schema)
         for sql in self.sqls:
             try:
                 drawn[sql] = draw_mutants(sql, schema, compiles=compiles).mutants

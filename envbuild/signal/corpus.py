@@ -23,7 +23,7 @@ from envbuild.signal.evidence import open_variants
 from envbuild.signal.mutants import VERSION
 from envbuild.signal.score import MIN_VARIANTS, VERDICT, null_score, score_question
 from envbuild.signal.summary import score_order, summarize_scores
-from envbuild.signal.tree import Compiler
+from envbuild.signal.tree import compiler_for
 from envbuild.sql.connect import VERSIONS, SQLiteError
 from envbuild.sql.execution.session import Session
 
@@ -156,7 +156,7 @@ def _score_database(work: DatabaseGolds) -> list[SignalScore]:
         variants = open_variants(path, sqls, db_id=db_id, count=work.variants, seed=work.seed)
         for variant in variants:
             opened.enter_context(variant)
-        compiles = Compiler.of_schema(schema).compiles
+        compiles = compiler_for(schema)
         return [
             score_question(
                 sql, session=session, schema=schema, variants=variants, compiles=compiles

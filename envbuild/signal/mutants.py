@@ -16,7 +16,7 @@ from envbuild.errors import GoldError
 from envbuild.query.parse import render
 from envbuild.records.corpus import Schema
 from envbuild.signal.operators import OPERATORS
-from envbuild.signal.tree import Compiler, Edit, GoldTree
+from envbuild.signal.tree import Edit, GoldTree, compiler_for
 
 VERSION = "signal@1"
 """Which mutants are drawn; scores of another version are not compared with these."""
@@ -51,7 +51,7 @@ def draw_mutants(
     `compiles` asks an empty database of this schema; without it one is built for this call.
     Raises GoldError where the gold is not a query that sqlglot reads.
     """
-    compiles = compiles or Compiler.of_schema(schema).compiles
+    compiles = compiles or compiler_for(schema)
     seed = mutant_seed(gold_sql, schema)
     try:
         tree = GoldTree(gold_sql, schema)

@@ -1,7 +1,8 @@
 """A gold query as a tree that knows its tables: scopes, column kinds, places, and edits that are
 undone."""
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,34 +17,29 @@ from envbuild.records.corpus import Column, Schema
 # Whether SQL compiles on a schema, asked of an empty database with that schema.
 
 
-class Compiler:
-    """An empty in-memory database; double quotes name identifiers only, as a mutant means them."""
+def compiler_for(schema: Schema) -> Callable[[str], bool]:
+    """Whether SQLite prepares a statement on this schema; keep it for the next statements.
 
-    def __init__(self, statements: Iterable[str]) -> None:
-        self._connection = apsw.Connection(":memory:")
-        self._connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 1)
-        # an application's own collation: nothing is ever compared here
-        self._connection.collation_needed(lambda c, name: c.create_collation(name, lambda *_: 0))
-        for statement in statements:
-            try:
-                self._connection.execute(statement)
-            except apsw.Error:
-                continue  # a virtual table's module, a view over it: its queries do not compile
-        self._connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    Double quotes name identifiers only, as a mutant means them.
+    """
+    connection = apsw.Connection(":memory:")
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 1)
+    # an application's own collation: nothing is ever compared here
+    connection.collation_needed(lambda c, name: c.create_collation(name, lambda *_: 0))
+    for statement in (*(table.sql for table in schema.tables), *schema.view_sql):
+        # a virtual table's module, a view over it: its queries do not compile
+        with contextlib.suppress(apsw.Error):
+            connection.execute(statement)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
 
-    @classmethod
-    def of_schema(cls, schema: Schema) -> "Compiler":
-        """The compiler for a schema's tables and views."""
-        return cls([table.sql for table in schema.tables] + list(schema.view_sql))
-
-    def compiles(self, sql: str) -> bool:
-        """True where SQLite prepares the statement on this schema."""
+    def compiles(sql: str) -> bool:
         try:
-            for _ in self._connection.execute(f"EXPLAIN {sql}", can_cache=False):
-                break
+            connection.execute(f"EXPLAIN {sql}", can_cache=False).close()
         except (apsw.Error, RecursionError, UnicodeEncodeError):
             return False
         return True
+
+    return compiles
 
 
 # A gold query as a tree that knows its tables, and the type classes of its columns.

@@ -12,7 +12,7 @@ from envbuild.schema.read import read_schema
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.mutants import draw_mutants
 from envbuild.signal.score import MIN_VARIANTS, score_question
-from envbuild.signal.tree import Compiler
+from envbuild.signal.tree import compiler_for
 from envbuild.sql.execution.session import Session
 
 ROWS = 40
@@ -66,7 +66,7 @@ def measure(rounds: int) -> list[dict[str, object]]:
 def _round(path: Path) -> tuple[float, float, float]:
     with Session.open_file(path) as session:
         schema = read_schema(session.connection)
-        compiles = Compiler.of_schema(schema).compiles
+        compiles = compiler_for(schema)
         started = time.process_time()
         for gold in GOLDS:
             assert len(draw_mutants(gold, schema, compiles=compiles).mutants) == 12

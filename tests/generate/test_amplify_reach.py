@@ -15,7 +15,7 @@ from envbuild.schema.read import read_schema
 from envbuild.signal.cuts import cut_image
 from envbuild.signal.evidence import open_variants
 from envbuild.signal.score import MIN_VARIANTS, score_question
-from envbuild.signal.tree import Compiler
+from envbuild.signal.tree import compiler_for
 from envbuild.sql.connect import read_image
 from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import equal_bag
@@ -33,7 +33,7 @@ def grown_scores(db_id: str, golds: list[str]) -> dict[bool, list[SignalScore]]:
         grown = amplify_database(read_image(path), named, settings=settings, db_id=db_id)
         with Session.open_image(grown.image) as session:
             schema = read_schema(session.connection)
-            compiles = Compiler.of_schema(schema).compiles
+            compiles = compiler_for(schema)
             scores[guided] = [
                 score_question(
                     sql, session=session, schema=schema, variants=variants, compiles=compiles

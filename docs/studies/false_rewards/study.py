@@ -15,7 +15,7 @@ from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
 from envbuild.signal.mutants import Mutant, draw_mutants
 from envbuild.signal.score import MIN_VARIANTS, VERDICT, try_mutants
-from envbuild.signal.tree import Compiler
+from envbuild.signal.tree import compiler_for
 from envbuild.sql.execution.session import Session
 from envbuild.sql.verdicts import judge
 from false_rewards.measured import Measured
@@ -113,7 +113,7 @@ def measure_database(work: DatabaseAnswers) -> list[Measured]:
     try:
         with Session.open_file(Path(work.path)) as whole:
             schema = read_schema(whole.connection)
-        compiles = Compiler.of_schema(schema).compiles
+        compiles = compiler_for(schema)
         mutants = {gold: draw_mutants(gold, schema, compiles=compiles).mutants for gold in golds}
         trials = {gold: _try_everywhere(gold, drawn, states) for gold, drawn in mutants.items()}
         return [
