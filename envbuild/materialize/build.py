@@ -283,9 +283,7 @@ def database_row(
     `unknown_rows` are payload rows for tables that do not exist: offered, and all refused.
     """
 
-    def total(name: str) -> int:
-        return sum(getattr(table, name) for table in tables)
-
+    names = ("columns", "rows", "foreign_keys", "fk_violations", "rows_stored")
     return DatabaseRow(
         corpus="",
         db_id=db_id,
@@ -294,13 +292,9 @@ def database_row(
         sha256="",
         bytes=0,
         tables=len(tables),
-        columns=total("columns"),
-        rows=total("rows"),
-        foreign_keys=total("foreign_keys"),
-        fk_violations=total("fk_violations"),
-        rows_offered=total("rows_offered") + unknown_rows,
-        rows_stored=total("rows_stored"),
-        rows_refused=total("rows_refused") + unknown_rows,
+        rows_offered=unknown_rows + sum(table.rows_offered for table in tables),
+        rows_refused=unknown_rows + sum(table.rows_refused for table in tables),
         ddl_statements=ddl_statements,
         ddl_refused=ddl_refused,
+        **{name: sum(getattr(table, name) for table in tables) for name in names},
     )

@@ -95,9 +95,12 @@ def fixed_defaults(columns: Iterable[Column]) -> dict[str, Value]:
     return fixed
 
 
-_NUMBER = re.compile(
-    r"[ \t\n\v\f\r]*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[ \t\n\v\f\r]*", re.ASCII
+_NUMBERS = re.compile(
+    r"\0(?!\d{1,4}[-/:])"  # dates and times, which most such columns hold
+    r"([ \t\n\v\f\r]*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[ \t\n\v\f\r]*)(?=\0)",
+    re.ASCII,
 )
+"""Numbers in text, between NULs: one search in a column is ten times cheaper than one a cell."""
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
 _SURE_DIGITS = 15
 """A plain number of as many characters is the same in every type."""
@@ -133,12 +136,14 @@ def changed_cells(values: Sequence[Any], affinity: str) -> Changed | None:
 
     A number in text is stored as a number, and is the same only where it was written plainly.
     """
+    kinds = set(map(type, values))
+    if str not in kinds and not (affinity == "real" and int in kinds):
+        return None
+    texts = "\0".join(value for value in values if type(value) is str)
     suspects: set[Any] = {
-        value
-        for value in values
-        if type(value) is str
-        and _NUMBER.fullmatch(value)
-        and not (len(value) <= _SURE_DIGITS and _PLAIN.fullmatch(value))
+        text
+        for text in _NUMBERS.findall(f"\0{texts}\0")
+        if not (len(text) <= _SURE_DIGITS and _PLAIN.fullmatch(text))
     }
     if affinity == "real":
         suspects |= {v for v in values if type(v) is int and v in INT64 and v not in _EXACT}
