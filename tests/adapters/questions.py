@@ -4,8 +4,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from envbuild.records.manifest import Schedule
 from envbuild.train.export import export_manifest
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
@@ -84,7 +82,3 @@ def right_answer(row_id: str) -> Sequence[str]:
 
 def wrong_answer(sql: str) -> Sequence[str]:
     return (call("submit_sql", sql=sql),)
-
-
-def as_json(record: msgspec.Struct) -> dict[str, object]:
-    return json.loads(msgspec.json.encode(record))  # type: ignore[no-any-return]

@@ -20,8 +20,8 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def env_json(manifest: Path, row_id: str) -> str:
-    ticket = EpisodeSpec(row_id=row_id, manifest_sha256=TrainerEnv(manifest).manifest_sha256)
-    return msgspec.json.encode(ticket).decode()
+    spec = EpisodeSpec(row_id=row_id, manifest_sha256=TrainerEnv(manifest).manifest_sha256)
+    return msgspec.json.encode(spec).decode()
 
 
 def test_text_and_messages_earn_the_same(manifest: Path) -> None:
@@ -34,14 +34,14 @@ def test_text_and_messages_earn_the_same(manifest: Path) -> None:
         "SELEC",
         "",
     ]
-    tickets = [env_json(manifest, "towns/q1")] * len(said)
-    plain = completion_rewards(completions=said, env_json=tickets)
+    specs = [env_json(manifest, "towns/q1")] * len(said)
+    plain = completion_rewards(completions=said, env_json=specs)
     messages = [[{"role": "assistant", "content": text}] for text in said]
     parts = [[{"role": "assistant", "content": [{"type": "text", "text": text}]}] for text in said]
     assert plain[:3] == [3.0, 3.0, 3.0] and plain[4:] == [0.0, 0.0]
     assert 1.0 <= plain[3] < 2.1  # type: ignore[operator]
-    assert completion_rewards(completions=messages, env_json=tickets) == plain
-    assert completion_rewards(completions=parts, env_json=tickets) == plain
+    assert completion_rewards(completions=messages, env_json=specs) == plain
+    assert completion_rewards(completions=parts, env_json=specs) == plain
 
 
 def test_verl_gets_a_number_and_flat_parts_of_one_shape(manifest: Path) -> None:

@@ -79,12 +79,12 @@ def test_a_layout_loads_in_schedule_order_streaming_or_not(
     whole = load(tmp_path / "out" / name, tmp_path / "cache", streaming=False)
     streamed = load(tmp_path / "out" / name, tmp_path / "cache", streaming=True)
     assert whole == streamed and len(whole) == 18
-    tickets = [msgspec.json.decode(row["env_json"], type=EpisodeSpec) for row in whole]
-    assert [(t.schedule_step, t.schedule_slot) for t in tickets] == [
+    specs = [msgspec.json.decode(row["env_json"], type=EpisodeSpec) for row in whole]
+    assert [(t.schedule_step, t.schedule_slot) for t in specs] == [
         (step, slot) for step in range(6) for slot in range(3)
     ]
-    assert [t.gate_probability for t in tickets[::3]] == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
-    assert {t.manifest_sha256 for t in tickets} == {sha256_file(scheduled / "manifest.parquet")}
+    assert [t.gate_probability for t in specs[::3]] == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    assert {t.manifest_sha256 for t in specs} == {sha256_file(scheduled / "manifest.parquet")}
     messages = whole[0].get("prompt") or whole[0]["responses_create_params"]["input"]
     assert [m["role"] for m in messages] == ["system", "user"] and "Größe" in messages[1]["content"]
 

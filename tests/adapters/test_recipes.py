@@ -25,7 +25,10 @@ def test_the_published_numbers_arrive_in_trl_under_its_names() -> None:
     assert arguments["ref_model_sync_steps"] == 111 and arguments["sync_ref_model"] is True
     assert arguments["max_steps"] == 1800 and arguments["warmup_steps"] == 0.05
     assert arguments["max_completion_length"] == 12288 and arguments["shuffle_dataset"] is False
-    frozen = grpo_arguments(load_recipe("synsql-sequence"), SYNSQL, load_preset("default"))
+    sequence = load_recipe("synsql-sequence")
+    assert (recipe.ratio_level, recipe.ratio_cap, recipe.reference_every) == ("token", 2.0, 111)
+    assert (sequence.ratio_level, sequence.ratio_cap) == ("sequence", None)
+    frozen = grpo_arguments(sequence, SYNSQL, load_preset("default"))
     assert frozen["sync_ref_model"] is False and frozen["importance_sampling_level"] == "sequence"
 
 

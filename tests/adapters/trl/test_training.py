@@ -2,12 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("trl", reason="TRL has an environment of its own: tests/adapters/run.sh trl")
@@ -20,7 +19,6 @@ from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.records.manifest import Schedule
 from envbuild.sql.connect import VERSIONS
-from envbuild.train.schedule import load_recipe
 from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
 from envbuild.train.trl_run import PublishedTrainer, Run, make_trainer
 from tests.adapters.questions import (
@@ -58,9 +56,9 @@ CPU = {
 class TinyRun:
     """A manifest, its export and a random model, in one folder."""
 
-    def __init__(self, folder: Path, plan: Schedule, manifest: Path | None = None) -> None:
+    def __init__(self, folder: Path, plan: Schedule) -> None:
         self.folder, self.plan = folder, plan
-        self.manifest = manifest or make_manifest(folder / "manifest")
+        self.manifest = make_manifest(folder / "manifest")
         self.data = export_for(self.manifest, folder / "data", "trl", plan)
         self.prompts = folder / "prompts.toml"
         self.prompts.write_text(SHORT_PROMPTS)
@@ -94,17 +92,16 @@ def scripted(trainer: PublishedTrainer, policy: Policy, *, offset: float = 0.0) 
     `policy`: completions of (row id, number of the episode among those of its row so far).
     """
     tokenizer = HubTokenizer(trainer._tokenizer)
-    playing: dict[tuple[int, ...], Sequence[str]] = {}
-    rollouts = trainer.rollout_func.env
+    env = trainer.rollout_func.env
     begun: dict[str, int] = {}
-    original = rollouts.start_tokens
+    original = env.start_tokens
     queue: list[tuple[TokenEpisode, list[str]]] = []
 
-    def start(ticket: Any, **options: Any) -> TokenEpisode:
-        episode = original(ticket, **options)
-        number = begun.get(ticket.row_id, 0)
-        begun[ticket.row_id] = number + 1
-        queue.append((episode, list(policy(ticket.row_id, number))))
+    def start(spec: Any, **options: Any) -> TokenEpisode:
+        episode = original(spec, **options)
+        number = begun.get(spec.row_id, 0)
+        begun[spec.row_id] = number + 1
+        queue.append((episode, list(policy(spec.row_id, number))))
         return episode
 
     def generate(contexts: list[list[int]], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
@@ -118,8 +115,7 @@ def scripted(trainer: PublishedTrainer, policy: Policy, *, offset: float = 0.0) 
             for context, said in zip(contexts, ids, strict=True)
         ]
 
-    assert not playing
-    rollouts.start_tokens = start
+    env.start_tokens = start
     trainer._generate_single_turn = generate
 
 
@@ -140,29 +136,8 @@ def mixed(row_id: str, number: int) -> Sequence[str]:
 
 @pytest.mark.parametrize("recipe", ["synsql-token", "synsql-sequence"])
 def test_three_steps_have_the_loss_computed_by_hand(scene: TinyRun, recipe: str) -> None:
-    three_steps_by_hand(scene, recipe, mixed)
-
-
-@pytest.mark.slow
-def test_the_demo_manifest_trains_with_the_loss_computed_by_hand(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "envbuild", "demo", "--out", str(tmp_path / "demo"), "--quiet"]
-    subprocess.run(command, check=True, capture_output=True)
-    scene = TinyRun(tmp_path, PLAN, tmp_path / "demo" / "manifest")
-    rows = TrainerEnv(scene.manifest).manifest
-
-    def policy(row_id: str, number: int) -> Sequence[str]:
-        gold = rows.row(row_id).gold_sql
-        if number % 4 < 2:
-            return call("run_query", sql=gold), call("submit_sql", sql=gold)
-        table = rows.row(row_id).tables[0]
-        return wrong_answer(f'SELECT 1 FROM "{table}"' if number % 4 == 2 else "SELEC")
-
-    three_steps_by_hand(scene, "synsql-token", policy)
-
-
-def three_steps_by_hand(scene: TinyRun, recipe: str, policy: Policy) -> None:
     trainer = make_trainer(scene.run(recipe), schedule=PLAN)
-    scripted(trainer, policy, offset=0.1)
+    scripted(trainer, mixed, offset=0.1)
     by_hand: list[float] = []
     tiers: list[list[float | None]] = []
     original, scored = trainer._compute_loss, trainer._generate_and_score_completions
@@ -309,7 +284,7 @@ def test_beta_follows_the_kl_and_survives_a_checkpoint_with_its_reference(
     }
     run = scene.run("synsql-token", **options)
     trainer = make_trainer(run, schedule=plan)
-    trainer.recipe = replaced(trainer.recipe, reference_every=2)
+    trainer.recipe = msgspec.structs.replace(trainer.recipe, reference_every=2)
     scripted(trainer, mixed)
     trainer.train()
     entries = [entry for entry in trainer.state.log_history if "kl_beta" in entry]
@@ -319,18 +294,12 @@ def test_beta_follows_the_kl_and_survives_a_checkpoint_with_its_reference(
     assert kls[2] == pytest.approx(0.0, abs=1e-5)  # re-anchored after step 2
     checkpoint = scene.folder / "out" / "checkpoint-2"
     resumed = make_trainer(run, schedule=plan)
-    resumed.recipe = replaced(resumed.recipe, reference_every=2)
+    resumed.recipe = msgspec.structs.replace(resumed.recipe, reference_every=2)
     scripted(resumed, mixed)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     last = [entry for entry in resumed.state.log_history if "kl_beta" in entry][-1]
     assert last["kl_beta"] == pytest.approx(betas[2])
     assert last["kl"] == pytest.approx(kls[2], abs=1e-5)
-
-
-def replaced(record: Any, **changes: Any) -> Any:
-    import msgspec
-
-    return msgspec.structs.replace(record, **changes)
 
 
 def test_a_random_policy_trains_through_real_generation(scene: TinyRun) -> None:
@@ -344,10 +313,10 @@ def test_a_random_policy_trains_through_real_generation(scene: TinyRun) -> None:
 
 def test_a_memorised_policy_earns_three_through_the_real_loop(scene: TinyRun) -> None:
     tokenizer = HubTokenizer(scene.tokenizer)
-    rollouts = TrainerEnv(scene.manifest, prompts=load_prompts(scene.prompts))
+    env = TrainerEnv(scene.manifest, prompts=load_prompts(scene.prompts))
     dialogues = []
-    for row_id in rollouts.manifest.row_ids:
-        episode = rollouts.environment("default").new_token_episode(row_id, tokenizer=tokenizer)
+    for row_id in env.manifest.row_ids:
+        episode = env.environment("default").new_token_episode(row_id, tokenizer=tokenizer)
         for completion in right_answer(row_id)[1:]:
             episode.feed(tokenizer.encode(completion + "<|im_end|>"))
         record = episode.record()
@@ -385,10 +354,3 @@ def test_what_does_not_fit_is_refused(scene: TinyRun) -> None:
         make_trainer(scene.run(), schedule=PLAN).rollout_func.env.start_tokens(
             EpisodeSpec(row_id="towns/q0", manifest_sha256="0"), tokenizer=None, candidate=0
         )
-
-
-def test_both_recipes_are_what_the_cards_say() -> None:
-    token, sequence = load_recipe("synsql-token"), load_recipe("synsql-sequence")
-    assert (token.ratio_level, token.ratio_cap, token.reference_every) == ("token", 2.0, 111)
-    assert (sequence.ratio_level, sequence.ratio_cap) == ("sequence", None)
-    assert sequence.reference_every == 0

@@ -113,6 +113,15 @@ def dataset(scene: TinyRun, config: Any) -> RLHFDataset:
     )
 
 
+def batch_of(rows: Sequence[Any], **columns: Any) -> DataProto:
+    batch = collate_fn(list(rows))
+    tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
+    others = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
+    return DataProto.from_dict(
+        tensors=tensors, non_tensors=others | columns, meta_info={"global_steps": 2}
+    )
+
+
 def test_the_dataset_keeps_the_schedule_and_the_columns(scene: TinyRun) -> None:
     config = scene.config()
     rows = dataset(scene, config)
@@ -138,13 +147,12 @@ def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: 
     ]
     server = ScriptedServer(scene.tokenizer, scripts)
     worker = AgentLoopWorker(config, server)
-    batch = collate_fn([rows[0]] * 4)
-    tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
-    others = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
-    others["uid"] = np.array(["u"] * 4, dtype=object)
-    others["session_id"] = np.arange(4)
-    others["global_steps"] = np.array([2] * 4)  # the second step: the gate is open
-    data = DataProto.from_dict(tensors=tensors, non_tensors=others, meta_info={"global_steps": 2})
+    data = batch_of(
+        [rows[0]] * 4,
+        uid=np.array(["u"] * 4, dtype=object),
+        session_id=np.arange(4),
+        global_steps=np.array([2] * 4),  # the second step: the gate is open
+    )
     output = asyncio.run(worker.generate_sequences(data))
     rewards = output.batch["rm_scores"].sum(-1).tolist()
     # episodes start in threads, so any of them may be the first to take a script
@@ -178,10 +186,7 @@ def test_members_without_a_group_say_so(scene: TinyRun) -> None:
     config = scene.config()
     rows = dataset(scene, config)
     server = ScriptedServer(scene.tokenizer, [wrong_answer("SELECT 1"), wrong_answer("SELECT 1")])
-    batch = collate_fn([rows[2]] * 2)
-    tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
-    others = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
-    data = DataProto.from_dict(tensors=tensors, non_tensors=others)
+    data = batch_of([rows[2]] * 2)
     output = asyncio.run(AgentLoopWorker(config, server).generate_sequences(data))
     assert output.non_tensor_batch["group_seen"].tolist() == [False, False]
     assert output.non_tensor_batch["consensus"].tolist() == [0.0, 0.0]
