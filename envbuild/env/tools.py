@@ -240,9 +240,9 @@ class Toolbox:
         a, b = self._table(table_a), self._table(table_b)
         if a == b:
             return f"(both are {a}: no join needed)"
-        from envbuild.schema.graph import join_path  # networkx, which no other tool needs
+        from envbuild.schema.graph import SchemaGraph  # networkx, which no other tool needs
 
-        path = join_path(self.database.schema.schema, a, b)
+        path = SchemaGraph(self.database.schema.schema).join_path(a, b)
         if path is None:
             return f"(no chain of foreign keys joins {a} and {b})"
         keys = self.database.schema.schema.foreign_keys

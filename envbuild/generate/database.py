@@ -27,8 +27,6 @@ from envbuild.signal.tree import compiler_for
 from envbuild.sql.connect import open_writable_image
 from envbuild.sql.verdicts import encode_rows
 
-RESTORE_TRIES = 3
-"""Rounds of scenarios for golds that a whole group's rows have emptied."""
 REPAIR_TRIES = 4
 """Rounds of scenarios for a gold that has no row."""
 FILL_STEPS = 4
@@ -137,7 +135,9 @@ class _Amplifier:
         # without a gold there is still one round, which fills the tables
         for start in range(0, len(self.sqls) or 1, self.settings.group):
             group = self.sqls[start : start + self.settings.group]
-            if not self.workspace.add(partial(self._populate, group, start == 0), self._restored):
+            if not self.workspace.add(
+                partial(self._populate, group, start == 0), self._none_emptied
+            ):
                 self._populate_carefully(group, fill=start == 0)
             for sql in group:
                 self._repair(sql)
@@ -167,15 +167,9 @@ class _Amplifier:
 
     def _add_guarded(self, change: Callable[[], None]) -> None:
         """Adds rows, and takes them back where they empty a gold."""
-        self.rejected += not self.workspace.add(change, lambda: not self.golds.emptied())
+        self.rejected += not self.workspace.add(change, self._none_emptied)
 
-    def _restored(self) -> bool:
-        """True where no gold is emptied, if need be after playing what the emptied ones ask for."""
-        for _ in range(RESTORE_TRIES):
-            emptied = self.golds.emptied()
-            if not emptied:
-                return True
-            self._play(emptied)
+    def _none_emptied(self) -> bool:
         return not self.golds.emptied()
 
     def _play(self, group: Sequence[str]) -> None:

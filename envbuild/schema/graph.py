@@ -6,15 +6,6 @@ from envbuild.records.corpus import Schema
 from envbuild.sql.names import declared_spelling, fold_name
 
 
-def join_path(schema: Schema, a: str, b: str) -> tuple[str, ...] | None:
-    """The shortest chain of tables from `a` to `b`, both included, keys walked both ways.
-
-    Ties go to the lexicographically smallest list. None where the two are not connected, or one
-    of them is no table of the schema. Names match as SQLite matches them.
-    """
-    return SchemaGraph(schema).join_path(a, b)
-
-
 class SchemaGraph:
     """A schema's neighbourhoods, built once and asked often."""
 
@@ -35,7 +26,11 @@ class SchemaGraph:
         return sorted(self.graph[name])
 
     def join_path(self, a: str, b: str) -> tuple[str, ...] | None:
-        """As the module's `join_path`."""
+        """The shortest chain of tables from `a` to `b`, both included, keys walked both ways.
+
+        Ties go to the lexicographically smallest list. None where the two are not connected, or
+        one of them is no table of the schema. Names match as SQLite matches them.
+        """
         start, goal = self.spelling.get(fold_name(a)), self.spelling.get(fold_name(b))
         if start is None or goal is None:
             return None

@@ -2,7 +2,6 @@
 
 import random
 import re
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 
 from envbuild.errors import UnknownNameError
@@ -104,35 +103,28 @@ def draw_target(seed: int, *, smallest: int, largest: int) -> int:
 
 
 class _Choice:
-    """What is chosen, what one foreign key away, what is left; lists stay sorted."""
+    """What is chosen, what is one foreign key away, what is left."""
 
     def __init__(
         self, schema: Schema, graph: SchemaGraph, gold: list[str], chance: random.Random
     ) -> None:
-        self.schema, self.gold, self.chance = schema, gold, chance
-        self.neighbours = graph.neighbours
+        self.schema, self.graph, self.gold, self.chance = schema, graph, gold, chance
         self.chosen: set[str] = set()
-        self.rest = sorted(graph.tables)
-        self.near: list[str] = []
+        self.rest = set(graph.tables)
+        self.near: set[str] = set()
         self.alike: list[str] | None = None
         for name in gold:
             self.take(name)
 
     def take(self, name: str) -> None:
         self.chosen.add(name)
-        for names in (self.rest, self.near):
-            place = bisect_left(names, name)
-            if place < len(names) and names[place] == name:
-                del names[place]
-        for other in self.neighbours(name):
-            if other not in self.chosen:
-                place = bisect_left(self.near, other)
-                if place == len(self.near) or self.near[place] != other:
-                    insort(self.near, other)
+        self.rest.discard(name)
+        self.near.update(self.graph.neighbours(name))
+        self.near -= self.chosen
 
 
 def _along_keys(choice: _Choice) -> str:
-    return choice.chance.choice(choice.near or choice.rest)
+    return choice.chance.choice(sorted(choice.near or choice.rest))
 
 
 def _alike(choice: _Choice) -> str:
@@ -142,7 +134,7 @@ def _alike(choice: _Choice) -> str:
 
 
 def _anywhere(choice: _Choice) -> str:
-    return choice.chance.choice(choice.rest)
+    return choice.chance.choice(sorted(choice.rest))
 
 
 def _mixed(choice: _Choice) -> str:

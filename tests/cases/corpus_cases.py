@@ -23,7 +23,7 @@ from envbuild.records.corpus import DatabaseRecord, Schema
 from envbuild.records.episode import EpisodeSettings
 from envbuild.records.execution import Limits
 from envbuild.records.preflight import Finding, Severity, Thresholds
-from envbuild.schema.graph import join_path
+from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.sampler import sample_schema
 from envbuild.sql.connect import quote_name
 from envbuild.sql.execution.session import Session
@@ -447,7 +447,7 @@ class Graph(Capability):
         """In the view where the case names a sample, else in the whole database."""
         schema = self._viewed()[1] if "sample" in self.given else self.schema
         for a, b, path in expected:
-            found = join_path(schema, a, b)
+            found = SchemaGraph(schema).join_path(a, b)
             same(None if found is None else list(found), path)
 
     def check_join_path_first_edge(self, expected: dict[str, str]) -> None:
@@ -458,7 +458,7 @@ class Graph(Capability):
             said, schema = use_tool(self.path, "join_path", names, self.given.get("sample"))
             assert not said.failed, said.result
             if edge is None:
-                assert join_path(schema, a, b) is None
+                assert SchemaGraph(schema).join_path(a, b) is None
             else:
                 same(said.result.splitlines()[0], edge)
 

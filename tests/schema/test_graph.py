@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 from envbuild.records.corpus import ForeignKey, MissingParent, Schema
-from envbuild.schema.graph import SchemaGraph, join_path
+from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import Connection
 from tests.shared import shared_data
@@ -96,11 +96,12 @@ def test_join_path_walks_both_ways_and_is_the_smallest() -> None:
         "CREATE TABLE m1(id PRIMARY KEY, s REFERENCES s); CREATE TABLE lonely(x);"
         "CREATE TABLE Item(a REFERENCES m1, b REFERENCES m2, me REFERENCES Item(a))"
     )
-    assert join_path(schema, "s", "item") == ("s", "m1", "Item")
-    assert join_path(schema, "ITEM", "s") == ("Item", "m1", "s")
-    assert join_path(schema, "Item", "Item") == ("Item",)
-    assert join_path(schema, "s", "lonely") is None
-    assert join_path(schema, "s", "nowhere") is None
+    join_path = SchemaGraph(schema).join_path
+    assert join_path("s", "item") == ("s", "m1", "Item")
+    assert join_path("ITEM", "s") == ("Item", "m1", "s")
+    assert join_path("Item", "Item") == ("Item",)
+    assert join_path("s", "lonely") is None
+    assert join_path("s", "nowhere") is None
 
 
 def random_schema(seed: int) -> Schema:
