@@ -54,6 +54,13 @@ def amplified(image: bytes, sqls: tuple[str, ...] = GOLDS, **settings: object) -
     return amplify_database(image, golds, settings=AmplifySettings(**settings), db_id="shop")
 
 
+def grow(ddl: str, *sqls: str, **settings: object) -> Amplified:
+    """The database of this DDL, amplified for these golds."""
+    connection = apsw.Connection(":memory:")
+    connection.execute(ddl)
+    return amplified(connection.serialize("main"), sqls, **settings)
+
+
 def query(image: bytes, sql: str) -> list[tuple[object, ...]]:
     return list(open_image(image).execute(sql))
 

@@ -4,15 +4,13 @@ import apsw
 import pytest
 
 from envbuild.generate.columns import Probe
-from envbuild.generate.database import Amplified, amplify_database
 from envbuild.generate.plan import iter_checks
 from envbuild.materialize.values import affinity_of
 from envbuild.query.demand import read_demand
 from envbuild.records.execution import Value
-from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
 from envbuild.signal.variants import DEFAULT_SETTINGS
-from tests.generate.test_amplify import query
+from tests.generate.test_amplify import grow, query
 
 CONDITIONS: list[tuple[str, Value]] = [
     ("x LIKE 'É%'", "école"),
@@ -90,7 +88,7 @@ def test_a_check_is_read_from_tokens(ddl: str, checks: list[str]) -> None:
 
 def test_a_check_in_a_comment_binds_no_row() -> None:
     ddl = "CREATE TABLE t (a TEXT /* CHECK (a = 'never') */); INSERT INTO t VALUES ('b'), ('c')"
-    assert query(grown(ddl).image, "SELECT count(*) FROM t WHERE a = 'never'") == [(0,)]
+    assert query(grow(ddl, guided=True).image, "SELECT count(*) FROM t WHERE a = 'never'") == [(0,)]
 
 
 CHILDREN = (
@@ -110,7 +108,7 @@ def test_parents_get_several_children_however_many_had_one(key: str, rows: int) 
         f"INSERT INTO parent VALUES ({n}, 'p{n}'); INSERT INTO child VALUES ({n}, {n}, {n});"
         for n in range(1, rows + 1)
     )
-    result = grown(CHILDREN.format(key) + filled, SEVERAL)
+    result = grow(CHILDREN.format(key) + filled, SEVERAL, guided=True)
     assert result.growth.golds[0].rows_after > 0
     assert query(result.image, "SELECT count(*) > count(DISTINCT parent_id) FROM child") == [(1,)]
 
@@ -120,7 +118,7 @@ def test_a_declared_one_to_one_reference_stays_one() -> None:
         "INSERT INTO parent VALUES (1, 'a'), (2, 'b'); INSERT INTO child VALUES (1, 1, 1)"
     )
     counts = "SELECT count(parent_id) - count(DISTINCT parent_id) FROM child"
-    assert query(grown(ddl, SEVERAL).image, counts) == [(0,)]
+    assert query(grow(ddl, SEVERAL, guided=True).image, counts) == [(0,)]
 
 
 ORPHANS = (
@@ -136,11 +134,11 @@ HOW_MANY_ORPHANS = (
 @pytest.mark.parametrize("seed", range(3))
 def test_variants_hold_orphans_where_the_source_does(seed: int) -> None:
     ddl = CHILDREN.format("REFERENCES parent (id)")
-    settings = AmplifySettings(guided=True, orphans=True, seed=seed)
-    held = grown(ddl + ORPHANS, "SELECT count(*) FROM child", settings=settings)
+    count = "SELECT count(*) FROM child"
+    held = grow(ddl + ORPHANS, count, guided=True, orphans=True, seed=seed)
     assert query(held.image, HOW_MANY_ORPHANS)[0] > (2,)
     clean = ORPHANS.replace("9", "3")
-    none = grown(ddl + clean, "SELECT count(*) FROM child", settings=settings)
+    none = grow(ddl + clean, count, guided=True, orphans=True, seed=seed)
     assert query(none.image, HOW_MANY_ORPHANS) == [(0,)]
     assert DEFAULT_SETTINGS.orphans
 
@@ -148,7 +146,7 @@ def test_variants_hold_orphans_where_the_source_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_amplifying_adds_no_orphan_and_gives_none_a_parent(seed: int) -> None:
     ddl = CHILDREN.format("REFERENCES parent (id)") + ORPHANS
-    result = grown(ddl, SEVERAL, settings=AmplifySettings(guided=True, seed=seed))
+    result = grow(ddl, SEVERAL, guided=True, seed=seed)
     assert query(result.image, HOW_MANY_ORPHANS) == [(2,)]
 
 
@@ -160,18 +158,7 @@ def test_a_parent_key_that_repeats_goes_on_repeating() -> None:
         "INSERT INTO child VALUES (1, 'x'), (2, 'y')"
     )
     gold = "SELECT count(DISTINCT p.code) FROM parent p JOIN child c ON p.code = c.code"
-    image = grown(ddl, gold, settings=DEFAULT_SETTINGS).image
+    image = grow(ddl, gold, guided=True, orphans=True).image
     counts = "SELECT count(*) - count(DISTINCT code) > 1 FROM parent"
     assert query(image, counts) == [(1,)]
     assert query(image, gold) != query(image, gold.replace("DISTINCT ", ""))
-
-
-def grown(ddl: str, *golds: str, settings: AmplifySettings | None = None) -> Amplified:
-    connection = apsw.Connection(":memory:")
-    connection.execute(ddl)
-    return amplify_database(
-        connection.serialize("main"),
-        [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)],
-        settings=settings or AmplifySettings(guided=True),
-        db_id="d",
-    )

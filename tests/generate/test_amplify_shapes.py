@@ -1,13 +1,10 @@
 """Row amplification on schemas of odd shapes: what the rules admit is added, nothing crashes."""
 
-import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.generate.database import Amplified, amplify_database
-from envbuild.records.signal import AmplifySettings, Gold
-from tests.generate.test_amplify import query
+from tests.generate.test_amplify import grow, query
 
 SHAPES = {
     "text that is not UTF-8": (
@@ -59,7 +56,7 @@ SHAPES = {
 @pytest.mark.parametrize("guided", [False, True])
 def test_odd_shapes_are_filled_and_their_golds_have_rows(shape: str, guided: bool) -> None:
     ddl, gold = SHAPES[shape]
-    grown = grow(ddl, (gold,), guided=guided)
+    grown = grow(ddl, gold, guided=guided)
     assert all(table.rows_before + table.rows_added >= 30 for table in grown.growth.tables)
     assert grown.growth.golds[0].rows_after > 0
     assert query(grown.image, "PRAGMA integrity_check") == [("ok",)]
@@ -73,14 +70,14 @@ def test_two_keys_over_one_column_refer_to_rows_that_both_have() -> None:
         " FOREIGN KEY (id) REFERENCES b (id));"
         "INSERT INTO a VALUES (1), (2), (3); INSERT INTO b VALUES (3), (4), (5)"
     )
-    grown = grow(ddl, ())
+    grown = grow(ddl)
     assert query(grown.image, "PRAGMA foreign_key_check") == []
     assert query(grown.image, "SELECT count(*) >= 30 FROM t") == [(1,)]
 
 
 def test_a_table_that_admits_no_row_is_left_empty() -> None:
     ddl = "CREATE TABLE t (x INT NOT NULL REFERENCES nowhere (id)); CREATE TABLE u (x CHECK (0))"
-    grown = grow(ddl, ())
+    grown = grow(ddl)
     assert [table.rows_added for table in grown.growth.tables] == [0, 0]
 
 
@@ -90,8 +87,8 @@ def test_wild_rows_keep_declared_rules_only() -> None:
         "INSERT INTO t VALUES (1, 'one', 'a'), (2, 'two', 'b')"
     )
     nulls = "SELECT count(name IS NULL OR NULL) > 0, count(must IS NULL OR NULL) FROM t"
-    assert query(grow(ddl, (), observed=False).image, nulls) == [(1, 0)]
-    assert query(grow(ddl, ()).image, nulls) == [(0, 0)]
+    assert query(grow(ddl, observed=False).image, nulls) == [(1, 0)]
+    assert query(grow(ddl).image, nulls) == [(0, 0)]
 
 
 TYPES = st.sampled_from(["INT", "TEXT", "REAL", "BLOB", "DATE", "BOOLEAN", "VARCHAR(9)", ""])
@@ -120,18 +117,7 @@ def test_any_small_schema_grows_cleanly(
             if child == number and parent < len(tables):
                 parts.append(f"r{place} INT REFERENCES t{parent} (id)")
         ddl.append(f"CREATE TABLE t{number} ({', '.join(parts)})")
-    golds = tuple(f"SELECT c0 FROM t{n} WHERE c0 > 5 ORDER BY id LIMIT 2" for n in range(len(ddl)))
-    grown = grow(";".join(ddl), golds, seed=seed)
+    golds = [f"SELECT c0 FROM t{n} WHERE c0 > 5 ORDER BY id LIMIT 2" for n in range(len(ddl))]
+    grown = grow(";".join(ddl), *golds, seed=seed)
     assert query(grown.image, "PRAGMA integrity_check") == [("ok",)]
     assert query(grown.image, "PRAGMA foreign_key_check") == []
-
-
-def grow(ddl: str, golds: tuple[str, ...], **options: object) -> Amplified:
-    connection = apsw.Connection(":memory:")
-    connection.execute(ddl)
-    return amplify_database(
-        connection.serialize("main"),
-        [Gold(question_id=str(number), sql=sql) for number, sql in enumerate(golds)],
-        settings=AmplifySettings(**options),
-        db_id="shape",
-    )

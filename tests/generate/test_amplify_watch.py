@@ -1,17 +1,14 @@
 """Watched golds: run again exactly where a table that they read has other rows."""
 
-from contextlib import closing
-
 import apsw
 import pytest
 
-from envbuild.generate.database import amplify_database
 from envbuild.generate.golds import GoldMonitor
 from envbuild.generate.tables import Workspace, open_workspace
 from envbuild.records.execution import QueryResult
-from envbuild.records.signal import AmplifySettings, Gold
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_writable_image
+from tests.generate.test_amplify import grow
 
 ANN = "SELECT name FROM person WHERE name = 'Ann'"
 VIEWED = "SELECT * FROM paid"
@@ -72,21 +69,13 @@ def test_a_row_taken_back_is_forgotten_by_the_counts_too(workspace: Workspace) -
 
 
 def test_a_gold_that_counts_through_ties_of_a_window_is_told_apart() -> None:
-    with closing(apsw.Connection(":memory:")) as connection:
-        connection.execute(
-            "CREATE TABLE pay (id INTEGER PRIMARY KEY, who TEXT, amount INT);"
-            "INSERT INTO pay VALUES (1, 'a', 10), (2, 'b', 10), (3, 'c', 30)"
-        )
-        image = connection.serialize("main")
+    ddl = (
+        "CREATE TABLE pay (id INTEGER PRIMARY KEY, who TEXT, amount INT);"
+        "INSERT INTO pay VALUES (1, 'a', 10), (2, 'b', 10), (3, 'c', 30)"
+    )
     number = "SELECT who, ROW_NUMBER() OVER (ORDER BY {}) FROM pay"
-    golds = [
-        Gold(question_id="ties", sql=number.format("amount")),
-        Gold(question_id="none", sql=number.format("amount, id")),
-        Gold(question_id="peers", sql=number.format("amount").replace("ROW_NUMBER", "RANK")),
-        Gold(question_id="lot", sql="SELECT who FROM pay ORDER BY random()"),
-    ]
-    settings = AmplifySettings(rows_low=3, rows_high=3)
-    grown = amplify_database(image, golds, settings=settings)
-    told = {state.question_id: state.tie_sensitive for state in grown.growth.golds}
-    assert told == {"ties": True, "none": False, "peers": False, "lot": False}
-    assert grown == amplify_database(image, golds, settings=settings)
+    ties, untied = number.format("amount"), number.format("amount, id")
+    peers, lot = ties.replace("ROW_NUMBER", "RANK"), "SELECT who FROM pay ORDER BY random()"
+    grown = grow(ddl, ties, untied, peers, lot, rows_low=3, rows_high=3)
+    told = [state.tie_sensitive for state in grown.growth.golds]
+    assert told == [True, False, False, False]
