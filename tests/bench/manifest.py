@@ -1,10 +1,10 @@
 """Writing a manifest: column batches streamed to Parquet, beside pyarrow from row dictionaries."""
 
+import itertools
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from envbuild.io.parquet import columns_of, write_batches
 from envbuild.manifest.build import GROUP_OF_ROWS, regroup
 from envbuild.manifest.read import ROW_SCHEMA
 from envbuild.records.manifest import ManifestRow
+from tests.bench import Measured, line_of, take_turns
 from tests.bench.inputs import gold_queries, table_name
 
 PART_ROWS = 4096
@@ -21,45 +22,25 @@ PART_ROWS = 4096
 PARTS = 32
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
-    """Rows a second of CPU, the columns being there; medians over the rounds."""
+def measure(rounds: int) -> Sequence[Measured]:
+    """Microseconds of CPU a row, the columns being there; medians over the rounds."""
     rows = [_row(number, sql) for number, sql in enumerate(gold_queries(PART_ROWS, tables=75))]
     batch = columns_of(rows, ROW_SCHEMA)
-    count = PART_ROWS * PARTS
-    ours, theirs = [], []
+    dictionaries = batch.to_pylist()
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
         streamed, peer = Path(folder, "ours.parquet"), Path(folder, "peer.parquet")
-        dictionaries = batch.to_pylist()
-        for _ in range(rounds):
-            theirs.append(_cpu(lambda: _write_dictionaries(peer, dictionaries)) / PART_ROWS)
-            ours.append(
-                _cpu(
-                    lambda: write_batches(
-                        streamed, regroup(_repeat(batch), rows=GROUP_OF_ROWS), ROW_SCHEMA
-                    )
-                )
-                / count
-            )
-    ratios = [their / own for their, own in zip(theirs, ours, strict=True)]
-    return [
-        {
-            "what": f"write a manifest: {count:,} rows of {len(ROW_SCHEMA)} columns",
-            "envbuild_rows_a_second": round(1 / median(ours)),
-            "row_dictionaries_rows_a_second": round(1 / median(theirs)),
-            "ratio": round(median(ratios), 1),
+
+        def stream() -> None:
+            parts = itertools.repeat(batch, PARTS)
+            write_batches(streamed, regroup(parts, rows=GROUP_OF_ROWS), ROW_SCHEMA)
+
+        ways = {
+            "row dictionaries": (partial(_write_dictionaries, peer, dictionaries), PART_ROWS),
+            "streamed": (stream, PART_ROWS * PARTS),
         }
-    ]
-
-
-def _repeat(batch: Any) -> Iterator[Any]:
-    for _ in range(PARTS):
-        yield batch
-
-
-def _cpu(run: Callable[[], object]) -> float:
-    started = time.process_time()
-    run()
-    return time.process_time() - started
+        taken = take_turns(ways, rounds)
+    what = f"write a manifest: {PART_ROWS * PARTS:,} rows of {len(ROW_SCHEMA)} columns"
+    return [line_of(what, taken, "streamed", "row dictionaries", unit="row")]
 
 
 def _row(number: int, sql: str) -> ManifestRow:

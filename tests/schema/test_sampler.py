@@ -8,18 +8,9 @@ from collections import Counter
 import pytest
 
 from envbuild.errors import UnknownNameError
-from envbuild.records.corpus import Schema
 from envbuild.schema.graph import SchemaGraph
-from envbuild.schema.read import read_schema
 from envbuild.schema.sampler import draw_target, sample_schema
-from envbuild.sql.connect import Connection
-
-
-def schema_of(ddl: str) -> Schema:
-    connection = Connection(":memory:")
-    connection.execute(ddl)
-    return read_schema(connection)
-
+from tests.schema.test_graph import schema_of
 
 CHAIN = schema_of(
     "CREATE TABLE t1(id INTEGER PRIMARY KEY);"
