@@ -80,7 +80,7 @@ for mode, live in json.loads(sys.argv[1]):
                              max_new_tokens=2 + rank + place) for place in range(live[rank])]
     wanted = [([r.context[0]] * r.max_new_tokens, [-float(r.context[0])] * r.max_new_tokens)
               for r in requests]
-    seen.append({"right": _generate(trainer, requests) == wanted, "asked": [*asked],
+    seen.append({"right": [*zip(*_generate(trainer, requests))] == wanted, "asked": [*asked],
                  "limits": [*limits]})
     asked.clear(); limits.clear()
 with open(f"{sys.argv[2]}.{rank}", "w") as file:
