@@ -104,8 +104,9 @@ class RowMaker:
         """Fills a reference's columns; False where no parent can be had and NULL is not allowed."""
         open_positions = [p for p in link.positions if p not in chosen]
         if not link.declared:
-            if open_positions and self.rng.random() >= LOOSE:
-                self._loose(table, link, chosen)
+            rows = link.parent.rows
+            if open_positions and self.rng.random() >= LOOSE and rows:
+                self._refer(table, link, chosen, rows[self._skewed(len(rows))])
             return True
         if any(p in chosen and chosen[p] is None for p in link.positions):
             return True
@@ -129,10 +130,14 @@ class RowMaker:
                 return False
             chosen[nullable[0]] = None
             return True
-        row = link.parent.rows[parent]
-        for position, target in zip(link.positions, link.parent_positions, strict=True):
-            chosen.setdefault(position, stored(row[target], table.plans[position].affinity))
+        self._refer(table, link, chosen, link.parent.rows[parent])
         return True
+
+    def _refer(self, table: TableRows, link: Link, chosen: Fixed, parent: Cells) -> None:
+        """Fills what is open of a reference with a parent's values."""
+        for position, target in zip(link.positions, link.parent_positions, strict=True):
+            if link.declared or parent[target] is not None:
+                chosen.setdefault(position, stored(parent[target], table.plans[position].affinity))
 
     def _orphaned(self, table: TableRows, link: Link) -> bool:
         share = len(link.orphans) / table.total if link.orphans else 0.0
@@ -161,14 +166,6 @@ class RowMaker:
             if tuple(parent.rows[number][t] for t in link.parent_positions) not in one_to_one.taken:
                 return number
         return candidates[place]
-
-    def _loose(self, table: TableRows, link: Link, chosen: Fixed) -> None:
-        rows = link.parent.rows
-        if rows:
-            value = rows[self._skewed(len(rows))][link.parent_positions[0]]
-            if value is not None:
-                position = link.positions[0]
-                chosen[position] = stored(value, table.plans[position].affinity)
 
     def _skewed(self, count: int) -> int:
         """A row number; each has a popularity of its own, and the most popular of a few wins."""

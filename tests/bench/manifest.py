@@ -2,7 +2,7 @@
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def measure(rounds: int) -> Sequence[Measured]:
             parts = itertools.repeat(batch, PARTS)
             write_batches(streamed, regroup(parts, rows=GROUP_OF_ROWS), ROW_SCHEMA)
 
-        ways = {
+        ways: dict[str, tuple[Callable[[], object], int]] = {
             "row dictionaries": (partial(_write_dictionaries, peer, dictionaries), PART_ROWS),
             "streamed": (stream, PART_ROWS * PARTS),
         }
