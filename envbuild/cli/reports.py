@@ -30,7 +30,7 @@ from envbuild.cli.output import (
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
 from envbuild.evaluate.report import iter_metrics, render_page, write_evaluation
 from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
-from envbuild.evaluate.statistics import compare_all, read_sides, side_noise
+from envbuild.evaluate.statistics import compare_all, read_sides
 from envbuild.io.files import write_bytes, write_text
 from envbuild.records.evaluation import Behaviour, Comparison, Evaluation
 
@@ -203,7 +203,7 @@ def compare(
 
     read = read_sides(sides, rule=rule)
     found = compare_all(read, seed=seed)
-    noise = {side.name: floor for side in read if (floor := side_noise(side))}
+    noise = {side.name: side.noise for side in read if side.noise}
 
     def show() -> None:
         (judged,) = read[0].rules  # one: sides of several are refused

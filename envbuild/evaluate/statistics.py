@@ -284,12 +284,15 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One policy's runs on one set of questions."""
 
     name: str
-    runs: tuple[dict[Key, float], ...]
-    """Per run: question -> share of its candidates that are right; the unscored are absent."""
+    shares: dict[Key, float]
+    """Question -> share of its candidates that are right, the mean over the runs; questions that
+    a run did not score are absent."""
     databases: dict[Key, str]
     """Question -> db_id, for clustering."""
-    rules: tuple[str, ...] = ()
+    rules: tuple[str, ...]
     """Verdict rules its answers were judged by."""
+    noise: NoiseFloor | None
+    """Test-retest noise; None for one run."""
 
 
 def read_side(text: str, *, rule: str = "official") -> Side:
@@ -317,8 +320,16 @@ def read_side(text: str, *, rule: str = "official") -> Side:
                 f"{path} carries no hidden@1 verdict: its questions have no scored variant. Build "
                 "the manifest with --variants N, roll out, and evaluate again"
             )
-    named = _name(paths)
-    return Side(name=named, runs=tuple(runs), databases=databases, rules=tuple(sorted(rules)))
+    shared = sorted(set.intersection(*map(set, runs)))
+    several = len(runs) > 1
+    names = [path.parent.name if path.is_file() else path.name or str(path) for path in paths]
+    return Side(
+        name=f"{names[0]} and {len(names) - 1} more" if several else names[0],
+        shares={key: sum(run[key] for run in runs) / len(runs) for key in shared},
+        databases=databases,
+        rules=tuple(sorted(rules)),
+        noise=noise_floor([[run[key] for key in shared] for run in runs]) if several else None,
+    )
 
 
 def read_sides(texts: Sequence[str], *, rule: str = "official") -> list[Side]:
@@ -354,14 +365,8 @@ def compare_all(sides: Sequence[Side], *, seed: int = 0) -> list[Comparison]:
     ]
 
 
-def side_noise(side: Side) -> NoiseFloor | None:
-    """Test-retest noise of a side with several runs; None for one run."""
-    shared = sorted(set.intersection(*map(set, side.runs)))
-    return noise_floor([[run[k] for k in shared] for run in side.runs]) if side.runs[1:] else None
-
-
 def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
-    left, right = _over_runs(first), _over_runs(second)
+    left, right = first.shares, second.shares
     shared = sorted(left.keys() & right.keys())
     if not shared:
         raise UsageError(
@@ -400,12 +405,6 @@ def _compare(first: Side, second: Side, *, seed: int) -> Comparison:
     )
 
 
-def _over_runs(side: Side) -> dict[Key, float]:
-    """Question -> mean over the runs; only questions that every run scored."""
-    shared = set.intersection(*(set(run) for run in side.runs))
-    return {key: sum(run[key] for run in side.runs) / len(side.runs) for key in shared}
-
-
 def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[Key, float]:
     candidates: dict[Key, list[bool]] = defaultdict(list)
     for verdict in verdicts:
@@ -416,18 +415,11 @@ def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[Key, float
 
 
 def _verdicts_file(path: Path) -> Path:
-    if not path.exists():
-        raise CorpusFolderError(
-            f"no folder {path}: give one that `envbuild evaluate` has written into"
-        )
-    file = path / VERDICTS_FILE if path.is_dir() else path
-    if not file.is_file():
-        raise CorpusFolderError(
-            f"no {VERDICTS_FILE} in {path}: run `envbuild evaluate {path}` first"
-        )
-    return file
-
-
-def _name(paths: Sequence[Path]) -> str:
-    names = [path.parent.name if path.is_file() else path.name or str(path) for path in paths]
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    file = path if path.is_file() else path / VERDICTS_FILE
+    if file.is_file():
+        return file
+    if path.exists():
+        said = f"no {VERDICTS_FILE} in {path}: run `envbuild evaluate {path}` first"
+    else:
+        said = f"no folder {path}: give one that `envbuild evaluate` has written into"
+    raise CorpusFolderError(said)

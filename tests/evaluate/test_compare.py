@@ -12,7 +12,6 @@ from envbuild.evaluate.statistics import (
     compare_all,
     read_side,
     read_sides,
-    side_noise,
 )
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.evaluation import QuestionVerdict
@@ -95,9 +94,8 @@ def test_several_seeds_keep_the_question_as_the_unit(tmp_path: Path) -> None:
     (found,) = compare_all([several, read_side(folders[2])])
     assert found.questions == 300
     assert found.test == "sign_flip"
-    noise = side_noise(several)
-    assert noise is not None and noise.flipped == pytest.approx(45 / 300)
-    assert side_noise(read_side(folders[2])) is None
+    assert several.noise is not None and several.noise.flipped == pytest.approx(45 / 300)
+    assert read_side(folders[2]).noise is None
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
