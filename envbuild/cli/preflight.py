@@ -62,9 +62,8 @@ from envbuild.records.preflight import (
     Thresholds,
 )
 from envbuild.records.signal import CorpusSignal, SignalSummary
-from envbuild.signal.corpus import covers, read_signal, score_corpus, write_signal
+from envbuild.signal.corpus import covers, read_signal, score_corpus, signal_findings, write_signal
 from envbuild.signal.score import SIGNAL_LIMITS
-from envbuild.signal.summary import signal_findings
 from envbuild.sql.tokens import changed_stretch
 
 MAX_POINTS = 500

@@ -17,14 +17,15 @@ from envbuild.records.corpus import DatabaseRow
 from envbuild.records.preflight import Severity
 from envbuild.records.signal import CorpusSignal, SignalThresholds
 from envbuild.signal.corpus import (
+    corpus_severity,
     covers,
     iter_golds,
     read_signal,
     score_corpus,
+    signal_findings,
     write_signal,
 )
 from envbuild.signal.cuts import cut_image
-from envbuild.signal.summary import corpus_severity, signal_findings
 from envbuild.signal.variants import make_variants
 from tests.shared import shared_data
 from tests.signal_corpus import build_folder
