@@ -187,7 +187,7 @@ def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool
     if home is not None:
         write_findings(concluded, home, run.thresholds)
         if run.shard is not None:
-            remove_parts(home, run.shard[1])
+            remove_parts(home)
     return concluded
 
 
@@ -204,7 +204,7 @@ def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run
         measured = measure_corpus(folder, run.thresholds, shard=run.shard)
         checked = check_databases(measured, limits=run.limits, **run.spread)
         configuration = configuration_of(folder, run.limits)
-        write_part(home, run.shard, list(checked), configuration)
+        write_part(home, run.shard, checked, configuration)
         missing = sorted(set(range(count)) - read_parts(home, count, configuration).keys())
         if missing:
             complete = False

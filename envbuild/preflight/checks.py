@@ -19,7 +19,7 @@ from envbuild.query.nondeterminism import (
     same_numbers,
 )
 from envbuild.records.corpus import Question
-from envbuild.records.execution import Outcome, QueryResult, Row, Rows, Value
+from envbuild.records.execution import Outcome, QueryResult, Rows, Value
 from envbuild.records.preflight import Severity
 from envbuild.sql.files.inspect import KeyState, find_undecodable
 from envbuild.sql.gold_tables import read_gold_tables
@@ -180,7 +180,7 @@ def fk_orphans(database: DatabaseSubject) -> Iterator[Found]:
 
 def undecodable_text(database: DatabaseSubject) -> Iterator[Found]:
     """Text cells that are not UTF-8: readers in Python fail on them or show something else."""
-    if database.connection is None or database.given.decodable:
+    if database.connection is None:
         return
     filled = [table for table, rows in (database.given.counts or {}).items() if rows]
     for column in find_undecodable(database.connection, filled):
@@ -345,24 +345,14 @@ def agrees(rows: Rows, stored: Rows) -> bool:
         return equal_bag_within(rows, stored, 0.0)
     if len(stored) < STORED_ROWS or len(rows) < len(stored):
         return False
-    exact = Counter(rows)
-    rest = []
-    for row in stored:
-        if exact[row]:
-            exact[row] -= 1
-        else:
-            rest.append(row)
-    spare = list(exact.elements()) if rest else []
-    return all(_taken(spare, row) for row in rest)
-
-
-def _taken(spare: list[Row], row: Row) -> bool:
-    """Removes one close row from `spare`; False where there is none."""
-    for position, candidate in enumerate(spare):
-        if close_rows(candidate, row, 0.0):
-            del spare[position]
-            return True
-    return False
+    ours, theirs = Counter(rows), Counter(stored)
+    spare = list((ours - theirs).elements())
+    for row in (theirs - ours).elements():
+        near = next((one for one in spare if close_rows(one, row, 0.0)), None)
+        if near is None:
+            return False
+        spare.remove(near)
+    return True
 
 
 # Golds whose result the data do not determine: another engine, day or run gives another one.

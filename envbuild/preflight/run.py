@@ -1,6 +1,7 @@
 """Preflight over whole corpora: databases fanned out, findings gathered, one report."""
 
 import hashlib
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -16,7 +17,7 @@ from envbuild.corpora.source import INDEX_FILE
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusError
 from envbuild.io.files import sha256_file, write_bytes
-from envbuild.io.parquet import arrow_schema, iter_records, write_records
+from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.io.sorting import SortedRecords, iter_grouped
 from envbuild.preflight.checks import (
     DATABASE_CHECKS,
@@ -43,7 +44,7 @@ from envbuild.records.preflight import (
     Thresholds,
 )
 from envbuild.records.signal import SignalSummary
-from envbuild.sql.connect import VERSIONS, SQLiteError, has_log
+from envbuild.sql.connect import VERSIONS, SQLiteError
 
 # A corpus: its databases checked by workers, then everything in one report.
 
@@ -145,13 +146,6 @@ class CheckShard(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
 
 
-class TableText(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a row of tables.parquet that says whether its text decodes."""
-
-    db_id: str
-    undecodable_cells: int = 0
-
-
 def iter_shards(measured: MeasuredCorpus, limits: Limits) -> Iterator[CheckShard]:
     """The corpus's databases, each with its questions and rejects, a few at a time."""
     batch: list[DatabaseInput] = []
@@ -171,7 +165,6 @@ def _with_questions(measured: MeasuredCorpus) -> Iterator[DatabaseInput]:
     if not folder.catalogued:
         yield from measured.databases
         return
-    decodable = _decodable(measured)
     refused: dict[str, list[Reject]] = defaultdict(list)
     for reject in folder.rejects():
         refused[reject.db_id].append(reject)
@@ -180,25 +173,9 @@ def _with_questions(measured: MeasuredCorpus) -> Iterator[DatabaseInput]:
     for db_id, asked in iter_grouped(file, Question, by="db_id", keys=by_id):
         yield msgspec.structs.replace(
             by_id[db_id],
-            decodable=db_id in decodable,
             rejects=tuple(refused[db_id]),
             questions=tuple(asked),
         )
-
-
-def _decodable(measured: MeasuredCorpus) -> set[str]:
-    """Databases whose very bytes materialize has looked through and found all text decodable."""
-    cells: Counter[str] = Counter()
-    for table in iter_records(measured.folder.root / "tables.parquet", TableText):
-        cells[table.db_id] += table.undecodable_cells
-    return {
-        database.row.db_id
-        for database in measured.databases
-        if cells.get(database.row.db_id) == 0
-        and database.path.is_file()
-        and database.path.stat().st_size == database.row.bytes
-        and not has_log(str(database.path.absolute()))
-    }
 
 
 # All checks of one database and its golds; what a worker runs.
@@ -407,17 +384,6 @@ def finding_order(finding: Finding) -> tuple[str | int, ...]:
 PARTS_FOLDER = ".preflight"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard's databases."""
-
-    configuration: str
-    """Digest of the corpus and the limits; parts of another one are no parts."""
-    databases: tuple[CheckedDatabase, ...]
-
-
-_PART = msgspec.msgpack.Decoder(type=Part)
-
-
 def configuration_of(folder: CorpusFolder, limits: Limits) -> str:
     """What all parts of one preflight have in common, as a digest."""
     if folder.catalogued:
@@ -428,39 +394,30 @@ def configuration_of(folder: CorpusFolder, limits: Limits) -> str:
 
 
 def write_part(
-    out: Path, shard: tuple[int, int], checked: Sequence[CheckedDatabase], configuration: str
+    out: Path, shard: tuple[int, int], checked: Iterable[CheckedDatabase], configuration: str
 ) -> None:
     """Keeps one shard's databases, whole or not at all."""
-    part = Part(configuration=configuration, databases=tuple(checked))
-    write_bytes(_part_file(out, *shard), msgspec.msgpack.encode(part))
+    write_bytes(_part_file(out, *shard, configuration), msgspec.msgpack.encode(list(checked)))
 
 
-def read_parts(
-    out: Path, shards: int, configuration: str
-) -> dict[int, tuple[CheckedDatabase, ...]]:
+def read_parts(out: Path, shards: int, configuration: str) -> dict[int, list[CheckedDatabase]]:
     """The databases of each shard that is there, by its number."""
-    found = {}
-    for index in range(shards):
-        try:
-            part = _PART.decode(_part_file(out, index, shards).read_bytes())
-        except (OSError, msgspec.MsgspecError):
-            continue
-        if part.configuration == configuration:
-            found[index] = part.databases
-    return found
+    files = {index: _part_file(out, index, shards, configuration) for index in range(shards)}
+    return {
+        index: msgspec.msgpack.decode(file.read_bytes(), type=list[CheckedDatabase])
+        for index, file in files.items()
+        if file.is_file()
+    }
 
 
-def remove_parts(out: Path, shards: int) -> None:
+def remove_parts(out: Path) -> None:
     """Removes the parts once the report is written."""
-    for index in range(shards):
-        _part_file(out, index, shards).unlink(missing_ok=True)
-    folder = out / PARTS_FOLDER
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+    shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
 
 
-def _part_file(out: Path, index: int, shards: int) -> Path:
-    return out / PARTS_FOLDER / f"{index}-of-{shards}.msgpack"
+def _part_file(out: Path, index: int, shards: int, configuration: str) -> Path:
+    """Parts of another corpus or other limits have another name."""
+    return out / PARTS_FOLDER / f"{configuration[:16]}-{index}-of-{shards}.msgpack"
 
 
 # What preflight leaves behind: preflight.json and findings.parquet.

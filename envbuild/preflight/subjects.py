@@ -50,8 +50,6 @@ class DatabaseInput(msgspec.Struct, frozen=True, kw_only=True):
     """Rows by table; None where the file is no readable database."""
     unreadable: str = ""
     """Why it is not."""
-    decodable: bool = False
-    """The catalogue says that every text cell of this file is UTF-8."""
     rejects: tuple[Reject, ...] = ()
     questions: tuple[Question, ...] = ()
 
