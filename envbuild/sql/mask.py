@@ -5,12 +5,9 @@ that does not compile is masked as well as one that does.
 """
 
 import re
-from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
-
-import polars as pl
 
 from envbuild.sql.from_names import cte_places, literal_places
 from envbuild.sql.names import is_keyword_here
@@ -102,35 +99,6 @@ def _pieces(*, words_apart: bool) -> re.Pattern[str]:
     return re.compile(
         f"((?:{SPACE}|{COMMENT})+)|({BLOB}|{STRING}|{NUMBER})"
         rf"|{stays}|{QUOTED}|{VARIABLE}|{OPERATOR}|{ILLEGAL}"
-    )
-
-
-def mask_column(
-    texts: pl.Series,
-    *,
-    identifiers: Callable[[int], frozenset[str] | None],
-    mode: str = MaskMode.LITERALS,
-) -> pl.DataFrame:
-    """One row a text, in order: `masked_sql`, `masked_length` and `literals`.
-
-    `identifiers(row)` gives the names of that row's database; it is only asked for texts with
-    double quotes, since no other needs them.
-    """
-    masked = [
-        mask_sql(sql, identifiers=identifiers(row) if '"' in sql else None, mode=mode)
-        for row, sql in enumerate(texts)
-    ]
-    return pl.DataFrame(
-        {
-            "masked_sql": [one.text for one in masked],
-            "masked_length": [one.length for one in masked],
-            "literals": [list(one.literals) for one in masked],
-        },
-        schema={
-            "masked_sql": pl.String,
-            "masked_length": pl.Int32,
-            "literals": pl.List(pl.String),
-        },
     )
 
 

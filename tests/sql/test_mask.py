@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.mask import mask_column, mask_sql
+from envbuild.sql.mask import mask_sql
 from envbuild.sql.names import read_identifiers
 from envbuild.sql.tokens import Kind, iter_tokens
 from tests.shared import shared_data
@@ -82,17 +81,6 @@ def by_tokens(sql: str) -> tuple[str, tuple[str, ...]]:
         out += (" " if gap and out else "") + ("?" if is_literal else sql[start:end])
         gap = False
     return out.rstrip(" ;"), tuple(literals)
-
-
-@pytest.mark.parametrize("mode", ["literals", "skeleton"])
-def test_a_column_is_masked_text_by_text(mode: str) -> None:
-    texts = [r["query"] for r in json.loads(shared_data("spider", "dev.json").read_text())]
-    expected = [mask_sql(sql, identifiers=NAMES, mode=mode) for sql in texts]
-    frame = mask_column(pl.Series(texts), identifiers=lambda row: NAMES, mode=mode)
-    assert frame["masked_sql"].to_list() == [masked.text for masked in expected]
-    assert frame["masked_length"].to_list() == [masked.length for masked in expected]
-    assert [tuple(found) for found in frame["literals"]] == [m.literals for m in expected]
-    assert len(mask_column(pl.Series([], dtype=pl.String), identifiers=lambda row: None)) == 0
 
 
 def test_a_double_quoted_value_of_spider_is_a_literal() -> None:
