@@ -61,8 +61,6 @@ def refresh_card(text: str, folder: CorpusFolder | None) -> Refreshed:
         if name not in GENERAL_BLOCKS and folder is None:
             unchecked.append(name)
             return block[0]
-        if folder is not None and not folder.catalogued and name not in GENERAL_BLOCKS:
-            raise CorpusFolderError("this block needs a corpus folder that materialize has made")
         body = BLOCKS[name](folder).rstrip("\n") + "\n"
         (fresh if body == before else stale).append(name)
         return begin + body + end

@@ -275,8 +275,6 @@ def amplify(
     )
     grown = []
     for folder in open_any(corpus, workers=workers, on_read=warn):
-        if not folder.catalogued:
-            warn(f"{folder.name}: a plain folder has no questions; rows follow its schema only")
         total = len(folder.databases()[:limit])
         with progress(folder.name, total=total, quiet=quiet) as bar:
             growth = amplify_corpus(

@@ -85,7 +85,7 @@ def preflight(
     html: Annotated[Path | None, file_option("Write a self-contained page to this file.")] = None,
     out: Annotated[
         Path | None,
-        folder_option("Where findings go; default: the corpus (a plain folder keeps none)."),
+        folder_option("Where findings go; default: the corpus."),
     ] = None,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
@@ -112,7 +112,8 @@ def preflight(
         quiet=quiet,
     )
     folders = open_any(corpus, workers=workers, on_read=warn)
-    homes = {folder.name: _home(folder, out, alone=len(folders) == 1) for folder in folders}
+    alone = len(folders) == 1
+    homes = {f.name: f.root if out is None else out if alone else out / f.name for f in folders}
     if run.shard is not None and not _check_shard(folders, homes, run):
         raise typer.Exit()
     measured = measure_corpora(folders, run.thresholds)
@@ -149,25 +150,18 @@ def _parse_wanted(text: str) -> int | None:
     raise UsageError(f"--signal takes all, off or a number of golds; got {text!r}")
 
 
-def _home(folder: CorpusFolder, out: Path | None, *, alone: bool) -> Path | None:
-    """Where this corpus's files go; None for a plain folder of SQLite files without --out."""
-    if out is not None:
-        return out if alone else out / folder.name
-    return folder.root if folder.catalogued else None
-
-
-def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool) -> CorpusFindings:
+def _check(measured: MeasuredCorpus, home: Path, run: _Run, *, show: bool) -> CorpusFindings:
     """One corpus: its signal, then every check; its files are written."""
 
     folder = measured.folder
-    signal = _signal(measured, run) if run.wanted != 0 and folder.catalogued else None
+    signal = _signal(measured, run) if run.wanted != 0 else None
     if signal is not None and not signal.summary.sampled:
         signal = None
     if show and signal is not None:
         _print_signal(signal.summary)
     with progress(folder.name, total=len(measured.databases), quiet=run.quiet) as bar:
         checked: Iterable[CheckedDatabase]
-        if run.shard is not None and home is not None:
+        if run.shard is not None:
             parts = read_parts(home, run.shard[1], configuration_of(folder, run.limits))
             checked = (database for part in parts.values() for database in part)
         else:
@@ -184,14 +178,13 @@ def _check(measured: MeasuredCorpus, home: Path | None, run: _Run, *, show: bool
                 signal_points=_points(measured, signal),
                 extra=signal_findings(signal.scores, signal.summary, run.thresholds.signal),
             )
-    if home is not None:
-        write_findings(concluded, home, run.thresholds)
-        if run.shard is not None:
-            remove_parts(home)
+    write_findings(concluded, home, run.thresholds)
+    if run.shard is not None:
+        remove_parts(home)
     return concluded
 
 
-def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run: _Run) -> bool:
+def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path], run: _Run) -> bool:
     """Checks and keeps one shard of every corpus; True where that made all shards complete."""
 
     assert run.shard is not None
@@ -199,8 +192,6 @@ def _check_shard(folders: list[CorpusFolder], homes: dict[str, Path | None], run
     complete = True
     for folder in folders:
         home = homes[folder.name]
-        if home is None:
-            raise UsageError("--shard on a plain folder of SQLite files needs --out")
         measured = measure_corpus(folder, run.thresholds, shard=run.shard)
         checked = check_databases(measured, limits=run.limits, **run.spread)
         configuration = configuration_of(folder, run.limits)

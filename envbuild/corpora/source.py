@@ -283,10 +283,16 @@ def recognise(path: Path | str) -> str:
 
 def is_sqlite_file(file: Path) -> bool:
     """True for a file that is called or begins as SQLite files do: one may be called anything."""
-    if file.suffix.lower() in SQLITE_ENDINGS:
-        return True
+    return file.suffix.lower() in SQLITE_ENDINGS or begins_as_sqlite(file)
+
+
+def begins_as_sqlite(file: Path) -> bool:
+    """True for a SQLite file by its first bytes; one without any is an empty database."""
+    if not file.is_file():
+        return False
     with file.open("rb") as stream:
-        return stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+        start = stream.read(len(SQLITE_MAGIC))
+    return start == SQLITE_MAGIC or (not start and file.suffix.lower() in SQLITE_ENDINGS)
 
 
 def files_below(root: Path) -> Iterator[Path]:

@@ -180,10 +180,6 @@ def _units(
     for table in folder.tables():
         tables.setdefault(table.db_id, []).append(table)
     own = [row for row in folder.databases()[:limit] if shard_of(row.db_id, shard[1]) == shard[0]]
-    if not folder.catalogued:  # its files move into `databases`, as a catalogued corpus has them
-        own = [
-            msgspec.structs.replace(row, sqlite_file=f"databases/{row.sqlite_file}") for row in own
-        ]
     golds = _golds(folder, [row.db_id for row in own])
     for number, rows in enumerate(chunked(own, DATABASES_A_UNIT)):
         entries = tuple(
@@ -201,9 +197,6 @@ def _units(
 
 def _golds(folder: CorpusFolder, db_ids: Sequence[str]) -> Iterator[tuple[Gold, ...]]:
     """The distinct golds of each database in turn; the first question of a gold names it."""
-    if not folder.catalogued:
-        yield from (() for _ in db_ids)
-        return
     questions = folder.root / "questions.parquet"
     for _, asked in iter_grouped(questions, AskedGold, by="db_id", keys=db_ids):
         golds: dict[str, Gold] = {}

@@ -254,8 +254,6 @@ def plan_parts(
 
 def _count_questions(corpus: CorpusFolder, limit: int | None) -> dict[str, int]:
     """db_id -> questions, of the corpus's first `limit`, in the order of row ids."""
-    if not corpus.catalogued:
-        return {}
     file = corpus.root / "questions.parquet"
     db_ids = open_parquet(file).read(columns=["db_id"]).column(0)
     if db_ids.null_count:

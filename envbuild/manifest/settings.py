@@ -81,7 +81,7 @@ class ManifestSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def cutting(self, corpus: CorpusFolder) -> tuple[Edges, MaskMode]:
         """The edges and the mask for one corpus."""
-        stored = read_edges(corpus) if corpus.catalogued else None
+        stored = read_edges(corpus)
         if self.edges is not None:
             return Edges(self.edges), MaskMode(self.mask or MaskMode.LITERALS)
         if stored is not None and self.mask in (None, stored[1]):
@@ -112,7 +112,7 @@ def check_corpora(corpora: list[CorpusFolder], settings: ManifestSettings) -> No
             "again with another --name"
         )
     if settings.styles:
-        files = (c.root / "questions.parquet" for c in corpora if c.catalogued)
+        files = (c.root / "questions.parquet" for c in corpora)
         known = {style for file in files for style in count_values(file, "style")} - {""}
         for style in settings.styles:
             if style not in known:

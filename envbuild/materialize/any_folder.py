@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder, holds_corpora, open_corpora
-from envbuild.corpora.source import Source, is_sqlite_file, read_source
+from envbuild.corpora.source import Source, begins_as_sqlite, read_source
 from envbuild.errors import CorpusFolderError, SourceError
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import DatabaseRecord
@@ -27,7 +27,7 @@ def open_any(
     if holds_corpora(path):
         return open_corpora(path)
     try:
-        if path.is_file() and not is_sqlite_file(path):
+        if not path.is_dir() and not begins_as_sqlite(path):
             raise SourceError(f"{path} is no SQLite file")
         source = read_source(path)
     except SourceError as e:
@@ -41,6 +41,9 @@ def open_any(
     on_read(f"{source.name}: {source.description}")
     kept = cache_folder() / "folders" / _digest(f"{path.resolve()}\n{_state_of(source, records)}")
     built = build_corpus(source, kept, link=True, workers=workers)
+    if not built.databases:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in built.rejects.items())
+        raise CorpusFolderError(f"no database of {path} can be read: {reasons}")
     return [CorpusFolder(Path(built.root))]
 
 

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from envbuild.corpora.folder import CorpusFolder, open_corpora
+from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusError
 from envbuild.io.packed import PACKED, UndecodableText, pack_value
 from envbuild.io.parquet import write_batches, write_records
+from envbuild.materialize.any_folder import open_any
 from envbuild.materialize.build import SEQUENCE_TABLE, has_sequences
 from envbuild.records.corpus import DatabaseRow, Question, Table
 from envbuild.schema.read import read_schema
@@ -99,7 +100,7 @@ def pack_databases(
     Several corpora become one folder each. Databases come in the corpus's order. Raises
     CorpusFolderError where there is nothing to pack.
     """
-    corpora = open_corpora(folder)
+    corpora = open_any(folder, workers=workers)
     summaries = []
     for corpus in corpora:
         place = Path(out) / corpus.name if len(corpora) > 1 else Path(out)

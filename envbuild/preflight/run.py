@@ -162,9 +162,6 @@ def iter_shards(measured: MeasuredCorpus, limits: Limits) -> Iterator[CheckShard
 
 def _with_questions(measured: MeasuredCorpus) -> Iterator[DatabaseInput]:
     folder = measured.folder
-    if not folder.catalogued:
-        yield from measured.databases
-        return
     refused: dict[str, list[Reject]] = defaultdict(list)
     for reject in folder.rejects():
         refused[reject.db_id].append(reject)
@@ -386,10 +383,7 @@ PARTS_FOLDER = ".preflight"
 
 def configuration_of(folder: CorpusFolder, limits: Limits) -> str:
     """What all parts of one preflight have in common, as a digest."""
-    if folder.catalogued:
-        corpus = sha256_file(folder.root / INDEX_FILE)
-    else:
-        corpus = repr([(row.db_id, row.bytes) for row in folder.databases()])
+    corpus = sha256_file(folder.root / INDEX_FILE)
     return hashlib.sha256(f"{corpus}/{limits}".encode()).hexdigest()
 
 

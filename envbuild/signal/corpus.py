@@ -108,8 +108,6 @@ def iter_golds(
     A gold's place in the draw depends on the seed and itself alone, so that a question more or
     less elsewhere changes nothing else. One database's golds are in memory, and the drawn ones.
     """
-    if not folder.catalogued:
-        return
     questions = folder.root / "questions.parquet"
     db_ids = sorted(row.db_id for row in folder.databases())
     by_database = iter_grouped(questions, AskedGold, by="db_id", keys=db_ids)
@@ -347,7 +345,7 @@ def write_signal(folder: CorpusFolder, signal: CorpusSignal) -> Path:
 def read_signal(folder: CorpusFolder) -> CorpusSignal | None:
     """The stored scores; None where there are none, or where they are of another corpus."""
     path = folder.root / SIGNAL_FILE
-    if not folder.catalogued or not path.is_file():
+    if not path.is_file():
         return None
     metadata = parquet_metadata(path)
     made = (metadata.get("format"), metadata.get("corpus_sha256"))

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,21 +133,6 @@ def test_a_name_that_no_folder_can_have_is_said(name: str, said: bool, tmp_path:
     assert (f"the corpus is {made.name}" in found.stderr) is said
 
 
-def test_two_files_of_one_name_stay_two_databases(tmp_path: Path) -> None:
-    for folder in ("train", "test"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "shop.sqlite").touch()
-    (corpus,) = open_corpora(tmp_path)
-    assert [row.db_id for row in corpus.databases()] == ["test/shop", "train/shop"]
-    (tmp_path / "train" / "shop.db").touch()
-    (tmp_path / "train" / "till.db").touch()
-    (corpus,) = open_corpora(tmp_path)
-    names = ["train/shop.db", "till", "test/shop", "train/shop.sqlite"]
-    assert sorted(row.db_id for row in corpus.databases()) == sorted(names)
-    files = {corpus.database_path(row.db_id) for row in corpus.databases()}
-    assert len(files) == 4
-
-
 def test_a_second_file_called_like_its_folder_is_a_reject(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     for ending in (".sqlite", ".db"):
@@ -171,18 +155,6 @@ def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "old" / "corpus.json").write_text('{"format": "envbuild.corpus/0"}')
     with pytest.raises(CorpusFolderError, match=r"reads 'envbuild\.corpus/1'"):
         open_corpora(tmp_path / "old")
-
-
-def test_one_sqlite_file_is_named_after_itself_and_another_file_refused(tmp_path: Path) -> None:
-    file = tmp_path / "shop.sqlite"
-    with closing(sqlite3.connect(file)) as database:
-        database.execute("CREATE TABLE singer (a)")
-    (corpus,) = open_corpora(file)
-    assert (corpus.name, [row.db_id for row in corpus.databases()]) == ("shop", ["shop"])
-    for name, content in (("README.md", b"# shop"), ("broken.sqlite", b"\0" * 5000)):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(CorpusFolderError, match=f"{name} is no SQLite file: give a corpus"):
-            open_corpora(tmp_path / name)
 
 
 def materialized(source: Path, out: Path) -> CorpusFolder:

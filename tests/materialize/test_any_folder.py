@@ -99,6 +99,17 @@ def test_a_changed_database_is_read_anew(mine: Path) -> None:
     assert [row.rows for row in open_any(mine)[0].databases()] == [40, 30]
 
 
+def test_one_file_is_a_corpus_named_after_itself(mine: Path) -> None:
+    (corpus,) = open_any(mine / "shop.db")
+    assert (corpus.name, [row.db_id for row in corpus.databases()]) == ("shop", ["shop"])
+    (mine / "broken.sqlite").write_bytes(b"\0" * 5000)
+    with pytest.raises(CorpusFolderError, match=r"broken\.sqlite is no SQLite file"):
+        open_any(mine / "broken.sqlite")
+    (mine / "truncated.sqlite").write_bytes((mine / "shop.db").read_bytes()[:1500])
+    with pytest.raises(CorpusFolderError, match="can be read: not_a_database 1"):
+        open_any(mine / "truncated.sqlite")
+
+
 def test_what_cannot_be_a_corpus_is_said(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no SQLite")
     with pytest.raises(CorpusFolderError, match=r"notes\.txt is no SQLite file"):

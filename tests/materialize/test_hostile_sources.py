@@ -14,6 +14,7 @@ from envbuild.corpora.source import read_source
 from envbuild.errors import CorpusFolderError, SourceError
 from envbuild.io import json_stream
 from envbuild.io.json_stream import iter_json
+from envbuild.materialize.any_folder import open_any
 from envbuild.materialize.corpus import build_corpus
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.execution.session import Session
@@ -183,5 +184,5 @@ def test_nan_in_a_payload_kept_as_an_object_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_device_is_no_corpus() -> None:
-    with pytest.raises(CorpusFolderError, match="neither"):
-        open_corpora(Path("/dev/null"))
+    with pytest.raises(CorpusFolderError, match="is no SQLite file"):
+        open_any(Path("/dev/null"))

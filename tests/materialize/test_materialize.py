@@ -18,6 +18,7 @@ import pytest
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import read_source
 from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError
+from envbuild.materialize.any_folder import open_any
 from envbuild.materialize.corpus import (
     CorpusSummary,
     build_corpus,
@@ -309,7 +310,7 @@ def dump(path: Path) -> Iterator[tuple[object, ...]]:
 def test_real_databases_come_back_as_they_were(folder: str, tmp_path: Path) -> None:
     source = shared_data(folder)
     corpus = there_and_back(source, tmp_path)
-    (plain,) = open_corpora(source)
+    (plain,) = open_any(source)
     assert (plain.name, plain.questions()) == (Path(folder).name, [])
     with pytest.raises(CorpusFolderError, match="no database 'nope'"):
         plain.database_path("nope")

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 
-from envbuild.corpora.folder import open_corpora
+from envbuild.materialize.any_folder import open_any
 from envbuild.preflight.run import check_database, summed_health
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.corpus import Question
@@ -34,7 +34,7 @@ def check(corpus: str) -> tuple[GoldHealth, list[Finding]]:
                 gold_sql=q[gold],
             )
         )
-    (folder,) = open_corpora(shared_data(*databases.split("/")))
+    (folder,) = open_any(shared_data(*databases.split("/")))
     checked = [
         check_database(
             DatabaseInput(
