@@ -9,7 +9,7 @@
 Here episodes and rewards meet; trainers, servers and the terminal only translate.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     observation: str
     """What the policy is told; empty when the episode is over."""
     done: bool
+    breakdown: RewardBreakdown | None = None
+    """Once done, what the episode earned; consensus apart, since that needs its group."""
 
 
 class Environment:
@@ -99,19 +101,45 @@ class Environment:
             manifest, rerun_golds=rerun_golds, open_variant=self._variant_store.session
         )
         self._current: TextEpisode | None = None
+        self._breakdown: RewardBreakdown | None = None
 
     @classmethod
     def open(
-        cls, manifest: Path | str, *, settings: EpisodeSettings | str = "default", **options: Any
+        cls,
+        manifest: Path | str,
+        *,
+        settings: EpisodeSettings | str = "default",
+        reward: RewardSettings = DEFAULT_REWARD,
+        prompts: Prompts | None = None,
+        chat: ChatFormat = QWEN,
+        seed: int = 0,
+        views: ViewCache | None = None,
+        tokenizer: Tokenizer | None = None,
+        rerun_golds: bool = False,
     ) -> "Environment":
         """The environment over the manifest folder; `settings` may name a preset.
 
-        `options` are the constructor's. Raises CorpusFolderError where there is no manifest, or
-        its golds are another SQLite's; UnknownNameError for an unknown preset, ConfigurationError
-        for settings that no episode can have.
+        The other arguments are the constructor's. Raises CorpusFolderError where there is no
+        manifest, or its golds are another SQLite's; UnknownNameError for an unknown preset,
+        ConfigurationError for settings that no episode can have.
         """
         chosen = load_preset(settings) if isinstance(settings, str) else settings
-        return cls(open_manifest(Path(manifest)), settings=chosen, **options)
+        return cls(
+            open_manifest(Path(manifest)),
+            settings=chosen,
+            reward=reward,
+            prompts=prompts,
+            chat=chat,
+            seed=seed,
+            views=views,
+            tokenizer=tokenizer,
+            rerun_golds=rerun_golds,
+        )
+
+    @property
+    def row_ids(self) -> Sequence[str]:
+        """Every question's row id, sorted."""
+        return self.manifest.row_ids
 
     def new_episode(
         self,
@@ -199,7 +227,8 @@ class Environment:
         """
         episode = self._running()
         observation = episode.feed(completion)
-        return Step(observation=observation, done=episode.over)
+        breakdown = self.reward() if episode.over else None
+        return Step(observation=observation, done=episode.over, breakdown=breakdown)
 
     def leave(self, reason: str) -> None:
         """Ends the current episode because the policy cannot go on (`policy_error`)."""
@@ -211,13 +240,15 @@ class Environment:
 
     def reward(self) -> RewardBreakdown:
         """What the current episode earned. Raises StateError before its end."""
-        return self.score(self.episode())
+        if self._breakdown is None:
+            self._breakdown = self.score(self.episode())
+        return self._breakdown
 
     def close(self) -> None:
         """Ends the current episode, if there is one; the environment can be reset again."""
         if self._current is not None:
             self._current.close()
-            self._current = None
+            self._current = self._breakdown = None
 
     def __enter__(self) -> "Environment":
         return self

@@ -230,3 +230,12 @@ def test_an_environment_is_where_it_was_opened(
         gold = environment.row(row).gold_sql
         environment.step(json.dumps({"tool": "submit_sql", "args": {"sql": gold}}))
         assert environment.reward().reward == 3.0
+
+
+def test_the_last_step_says_what_the_episode_earned(manifest: Path) -> None:
+    with Environment.open(manifest) as env:
+        env.reset(env.row_ids[0])
+        first = env.step('{"tool": "list_tables", "args": {}}')
+        assert not first.done and first.breakdown is None
+        last = env.step('{"tool": "submit_sql", "args": {"sql": "SELECT 1"}}')
+        assert last.done and last.breakdown == env.reward() == env.score(env.episode())
