@@ -14,6 +14,7 @@ from envbuild.sql.tokens import Kind, lexemes, unquote
 
 _BLANKS = " \t\n\f\r"
 _NAMES = (Kind.WORD, Kind.STRING, Kind.QUOTED)
+_STARTS = ("references", "foreign", "constraint")
 _TAILS = [
     *(
         f"on {event} {action}".split()
@@ -80,20 +81,20 @@ def _find_keys(sql: str) -> tuple[_Key, ...]:
         return ()
     code = lexemes(sql)
     words = [lexeme.text.lower() for lexeme in code]
-    ends = [lexeme.start + len(lexeme.text) for lexeme in code]
     names = [lexeme.kind in _NAMES for lexeme in code]
-    found, place = [], 1
-    while place < len(code):
-        clause = _behind_key(words, names, place) if code[place].kind is Kind.WORD else None
-        if clause is None:
-            place += 1
+    found: list[_Key] = []
+    done = 1
+    for place, word in enumerate(words):
+        if word not in _STARTS or place < done or code[place].kind is not Kind.WORD:
             continue
-        parent_at, behind = clause
-        lead = code[place - 1].start if words[place - 1] == "," else ends[place - 1]
-        following = words[behind] if behind < len(words) else ""
-        parent = unquote(code[parent_at].text)
-        found.append(_Key(lead, code[place].start, ends[behind - 1], parent, following))
-        place = behind
+        if (clause := _behind_key(words, names, place)) is None:
+            continue
+        parent_at, done = clause
+        before, last = code[place - 1], code[done - 1]
+        lead = before.start if before.text == "," else before.start + len(before.text)
+        following = words[done] if done < len(words) else ""
+        parent, end = unquote(code[parent_at].text), last.start + len(last.text)
+        found.append(_Key(lead, code[place].start, end, parent, following))
     return tuple(found)
 
 
