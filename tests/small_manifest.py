@@ -1,5 +1,6 @@
-"""A manifest of a few rows over one small database, written as `envbuild manifest` writes them."""
+"""Small manifests over real databases, written as `envbuild manifest` writes them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from envbuild.sql.from_names import order_matters
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.verdicts import digest_rows, encode_rows
 
-SCRIPT = """
+MUSIC = """
 CREATE TABLE singer (id INTEGER PRIMARY KEY, name TEXT, country TEXT, age INT);
 CREATE TABLE album (
   id INTEGER PRIMARY KEY, singer_id INT REFERENCES singer(id), title TEXT, year INT, label TEXT
@@ -34,121 +35,142 @@ CREATE TABLE track (
 CREATE TABLE award (singer_id INT REFERENCES singer(id), prize TEXT, year INT);
 CREATE TABLE venue (id INTEGER PRIMARY KEY, city TEXT, seats INT);
 CREATE TABLE secret (singer_id INT REFERENCES singer(id), fee REAL);
+CREATE TEMP TABLE number AS
+  WITH RECURSIVE n(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n LIMIT 180) SELECT n FROM n;
+INSERT INTO singer SELECT n + 1, 'singer ' || n,
+  CASE n % 3 WHEN 0 THEN 'France' WHEN 1 THEN 'Spain' ELSE 'Peru' END, 20 + n
+  FROM number WHERE n < 30;
+INSERT INTO secret SELECT n + 1, n * 1.5 FROM number WHERE n < 30;
+INSERT INTO award SELECT n + 1, 'p' || n, 2000 + n FROM number WHERE n < 30 AND n % 2;
+INSERT INTO album SELECT n + 1, n % 20 + 1, 'album ' || n, 1990 + n % 30, 'label'
+  FROM number WHERE n < 60;
+INSERT INTO track SELECT n + 1, n % 60 + 1, 'track ' || n, 100 + n * 7 % 300 FROM number;
+INSERT INTO venue SELECT n, 'city ' || n, n * 100 FROM number WHERE n < 7;
 """
 
 
 class Asked(NamedTuple):
-    """A question, its gold, and an answer that is honest but only partly right."""
+    """A question and its gold."""
 
     question: str
     gold: str
-    partial: str
 
 
 QUESTIONS = (
     Asked(
         "Names and ages of the French singers.",
         "SELECT name, age FROM singer WHERE country = 'France'",
-        "SELECT name, age FROM singer WHERE country = 'France' AND age > 30",
     ),
     Asked(
         "How many albums did each singer make?",
         "SELECT s.name, count(*) FROM singer s JOIN album a ON a.singer_id = s.id GROUP BY s.id",
-        "SELECT s.name FROM singer s JOIN album a ON a.singer_id = s.id GROUP BY s.id",
     ),
     Asked(
         "Titles of the tracks on albums since 2015, longest first.",
         "SELECT t.title FROM track t JOIN album a ON t.album_id = a.id WHERE a.year >= 2015"
         " ORDER BY t.seconds DESC, t.id",
-        "SELECT t.title FROM track t JOIN album a ON t.album_id = a.id WHERE a.year >= 2012",
     ),
     Asked(
         "Singers with a prize and the prize.",
         "SELECT s.name, w.prize FROM singer s JOIN award w ON w.singer_id = s.id",
-        "SELECT s.name, w.prize FROM singer s JOIN award w ON w.singer_id = s.id"
-        " WHERE w.year > 2012",
     ),
 )
 VIEW = ("track", "singer", "venue", "album", "award")
 
 
+def write_database(path: Path, ddl: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with apsw.Connection(str(path)) as connection:
+        connection.execute(ddl)
+
+
+def manifest_row(row_id: str, **changes: object) -> ManifestRow:
+    values: dict[str, object] = {
+        "row_id": row_id,
+        "corpus": "made",
+        "question_id": row_id,
+        "db_id": "shop",
+        "question": f"What is number {row_id}?",
+        "gold_sql": "SELECT name FROM item",
+        "masked_length": 100,
+        "bucket": "short",
+        "gold_tables": ("item",),
+        "literals": (),
+        "tables": ("item",),
+        "distractors": (),
+        "target_size": 4,
+        "seed": 1,
+        "sqlite_file": "shop.sqlite",
+        "database_sha256": "",
+        "gold_id": row_id,
+        "gold_digest": "",
+        "gold_rows": 1,
+        "gold_columns": 1,
+        "gold_ordered": False,
+    }
+    return ManifestRow(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def write_manifest(folder: Path, rows: Iterable[ManifestRow]) -> Path:
+    """A manifest folder of these rows, each with the gold result that its SQL gives."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "shop.sqlite").exists():
+        write_database(
+            folder / "shop.sqlite",
+            "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT);"
+            "INSERT INTO item (name) VALUES ('pen'), ('ink');",
+        )
+    kept, golds = [], []
+    for row in sorted(rows, key=lambda row: row.row_id):
+        with Session.open_file(folder / row.sqlite_file) as session:
+            result = session.run(row.gold_sql)
+        assert result.ok, result.error
+        gold = GoldResult(
+            gold_id=row.gold_id,
+            outcome="ok",
+            columns=result.columns,
+            ordered=row.gold_ordered,
+            digest=digest_rows(result.rows, ordered=row.gold_ordered),
+            result=encode_rows(result.rows),
+        )
+        figures = {"gold_rows": len(result.rows), "gold_columns": len(result.columns)}
+        kept.append(msgspec.structs.replace(row, gold_digest=gold.digest, **figures))
+        golds.append(gold)
+    write_records(folder / ROWS_FILE, kept, ROW_SCHEMA)
+    write_records(folder / GOLD_FILE, golds, GOLD_SCHEMA)
+    index = {
+        "format": FORMAT,
+        "versions": {"sqlite": SQLITE_VERSION},
+        "edges": {"c": [149, 278]},
+    }
+    (folder / MANIFEST_FILE).write_bytes(msgspec.json.encode(index))
+    return folder
+
+
 def write_small_manifest(root: Path) -> Path:
-    """The manifest folder; its database lies beside it."""
+    """Four questions over a database of six tables, which lies beside the manifest's folder."""
     database = root / "music.sqlite"
-    _write_database(database)
-    manifest = root / "manifest"
-    rows, golds = [], []
+    write_database(database, MUSIC)
+    digest, rows = sha256_file(database), []
     with Session.open_file(database) as session:
-        for number, asked in enumerate(QUESTIONS):
-            row, gold = _row(session, number, asked, database)
+        for number, (question, gold) in enumerate(QUESTIONS):
+            gold_tables = read_gold_tables(session.connection, gold).tables
+            row = manifest_row(
+                f"music/music/{number}",
+                corpus="music",
+                question_id=str(number),
+                db_id="music",
+                question=question,
+                gold_sql=gold,
+                masked_length=len(gold),
+                gold_tables=gold_tables,
+                tables=VIEW,
+                distractors=tuple(sorted(set(VIEW) - set(gold_tables))),
+                target_size=len(VIEW),
+                seed=number,
+                sqlite_file="../music.sqlite",
+                database_sha256=digest,
+                gold_ordered=order_matters(gold),
+            )
             rows.append(row)
-            golds.append(gold)
-    write_records(manifest / ROWS_FILE, rows, ROW_SCHEMA)
-    write_records(manifest / GOLD_FILE, golds, GOLD_SCHEMA)
-    index = {"format": FORMAT, "versions": {"sqlite": SQLITE_VERSION}}
-    (manifest / MANIFEST_FILE).write_bytes(msgspec.json.encode(index))
-    return manifest
-
-
-def _write_database(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute(SCRIPT)
-    countries = ("France", "Spain", "Peru")
-    with connection:
-        for n in range(30):
-            singer = (n + 1, f"singer {n}", countries[n % 3], 20 + n)
-            connection.execute("INSERT INTO singer VALUES (?, ?, ?, ?)", singer)
-            connection.execute("INSERT INTO secret VALUES (?, ?)", (n + 1, n * 1.5))
-            if n % 2:
-                connection.execute("INSERT INTO award VALUES (?, ?, ?)", (n + 1, f"p{n}", 2000 + n))
-        for n in range(60):
-            album = (n + 1, n % 20 + 1, f"album {n}", 1990 + n % 30, "label")
-            connection.execute("INSERT INTO album VALUES (?, ?, ?, ?, ?)", album)
-        for n in range(180):
-            track = (n + 1, n % 60 + 1, f"track {n}", 100 + n * 7 % 300)
-            connection.execute("INSERT INTO track VALUES (?, ?, ?, ?)", track)
-        for n in range(7):
-            connection.execute("INSERT INTO venue VALUES (?, ?, ?)", (n, f"city {n}", n * 100))
-    connection.close()
-
-
-def _row(
-    session: Session, number: int, asked: Asked, database: Path
-) -> tuple[ManifestRow, GoldResult]:
-    result = session.run(asked.gold)
-    assert result.ok, result.error
-    ordered = order_matters(asked.gold)
-    digest = digest_rows(result.rows, ordered=ordered)
-    gold_tables = read_gold_tables(session.connection, asked.gold).tables
-    row = ManifestRow(
-        row_id=f"music/music/{number}",
-        corpus="music",
-        question_id=str(number),
-        db_id="music",
-        question=asked.question,
-        gold_sql=asked.gold,
-        masked_length=len(asked.gold),
-        bucket="short",
-        gold_tables=gold_tables,
-        literals=(),
-        tables=VIEW,
-        distractors=tuple(sorted(set(VIEW) - set(gold_tables))),
-        target_size=len(VIEW),
-        seed=number,
-        sqlite_file="../music.sqlite",
-        database_sha256=sha256_file(database),
-        gold_id=f"g{number}",
-        gold_digest=digest,
-        gold_rows=len(result.rows),
-        gold_columns=len(result.columns),
-        gold_ordered=ordered,
-    )
-    gold = GoldResult(
-        gold_id=row.gold_id,
-        outcome=result.outcome,
-        columns=result.columns,
-        ordered=ordered,
-        digest=digest,
-        result=encode_rows(result.rows),
-    )
-    return row, gold
+    return write_manifest(root / "manifest", rows)

@@ -9,7 +9,7 @@ from envbuild.train.export import export_manifest
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws
 from envbuild.train.trainer_env import TrainerEnv
-from tests.train.manifests import manifest_row, write_database, write_manifest
+from tests.small_manifest import manifest_row, write_database, write_manifest
 
 DDL = """
 CREATE TABLE town (id INTEGER PRIMARY KEY, name TEXT NOT NULL);

@@ -18,7 +18,7 @@ from envbuild.train.export import LAYOUTS, Exported, export_manifest
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws, load_schedule, parse_schedule
 from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
-from tests.train.manifests import manifest_row, write_database, write_manifest
+from tests.small_manifest import manifest_row, write_database, write_manifest
 
 SMALL = parse_schedule(
     b'name = "small"\nbuckets = ["short", "long"]\npool = [0.5, 0.5]\nsteps = 6\nquestions = 3\n'

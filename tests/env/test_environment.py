@@ -12,7 +12,7 @@ import pytest
 from envbuild.env.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
 from envbuild.records.episode import Episode, RewardSettings, Tier
-from envbuild.testing.policies import POLICIES, ByteTokenizer, hacks, make_policy
+from envbuild.testing.policies import POLICIES, ByteTokenizer, make_policy
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 
@@ -89,27 +89,6 @@ def test_use_out_of_order(env: Environment) -> None:
         Environment.open(env.manifest.root, settings="nope")
 
 
-@pytest.mark.parametrize("number", range(len(QUESTIONS)))
-@pytest.mark.parametrize("preset", ["default", "one-call"])
-def test_the_oracle_always_gets_the_full_reward(manifest: Path, number: int, preset: str) -> None:
-    env = Environment.open(manifest, settings=preset)
-    done = act(env, "oracle", f"music/music/{number}", step=0)
-    assert done.gated and done.ended_by == "submit_sql"
-    assert env.score(done).reward == 3.0
-
-
-@pytest.mark.parametrize("number", range(len(QUESTIONS)))
-def test_the_hacker_never_beats_honest_partial_credit(env: Environment, number: int) -> None:
-    row = env.row(f"music/music/{number}")
-    honest = answered(env, row.row_id, QUESTIONS[number].partial)
-    assert 1.0 < honest < 3.0
-    for candidate, trick in enumerate(hacks(row)):
-        done = act(env, "hacker", row.row_id, candidate=candidate)
-        assert done.sql == trick
-        paid = env.score(done).reward
-        assert paid is not None and paid < honest, trick
-
-
 def test_an_unknown_policy_is_named(env: Environment) -> None:
     with pytest.raises(UnknownNameError, match="oracle"):
         make_policy("nope", env.row("music/music/0"))
@@ -152,7 +131,7 @@ def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_episodes_leave_nothing_behind(env: Environment) -> None:
+def test_hundreds_of_episodes_leave_nothing_behind(env: Environment) -> None:
     names, rows = sorted(POLICIES), list(env.manifest.rows)
 
     def some(count: int) -> None:
@@ -163,12 +142,12 @@ def test_two_thousand_episodes_leave_nothing_behind(env: Environment) -> None:
             else:
                 env.score(act(env, names[n % len(names)], row_id, candidate=n))
 
-    some(200)
+    some(100)
     before = _open_descriptors(), threading.active_count(), _children()
     memory = _resident()
-    some(2000)
+    some(600)
     assert (_open_descriptors(), threading.active_count(), _children()) == before
-    assert _resident() - memory < 16 * 1024 * 1024
+    assert _resident() - memory < 8 * 1024 * 1024
 
 
 def _laborious(env: Environment, row_id: str, *, candidate: int) -> Episode:

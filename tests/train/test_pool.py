@@ -14,7 +14,7 @@ from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.records.manifest import ManifestRow
 from envbuild.train.pool import PoolChoice, build_pool, read_schedule_file, write_schedule
 from envbuild.train.schedule import Draws, load_schedule, mixture_at
-from tests.train.manifests import manifest_row, write_database, write_manifest
+from tests.small_manifest import manifest_row, write_database, write_manifest
 
 SYNSQL = load_schedule("synsql")
 LENGTHS = {"short": 90, "medium": 200, "long": 400}
