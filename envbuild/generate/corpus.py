@@ -4,11 +4,10 @@ The originals are only read. A run that was killed is run again: finished units 
 under another configuration is refused.
 """
 
-import heapq
-import shutil
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,20 @@ import msgspec
 
 from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder
-from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER
-from envbuild.engine.fanout import chunked, run_shards, shard_of
-from envbuild.errors import ConfigurationError, CorpusError, UsageError
+from envbuild.corpora.source import INDEX_FILE
+from envbuild.engine.fanout import chunked, shard_of
+from envbuild.errors import CorpusError, UsageError
 from envbuild.generate.database import amplify_database
-from envbuild.io.files import sha256_file, write_bytes, writing
-from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.io.files import sha256_file, write_bytes
 from envbuild.io.sorting import iter_grouped
 from envbuild.materialize.build import TableCounts, copy_descriptions, database_row, table_rows
+from envbuild.materialize.corpus import (
+    build_folder,
+    iter_outcomes,
+    own_parts,
+    write_part,
+    write_rows,
+)
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 from envbuild.records.signal import (
     AddedRow,
@@ -40,7 +45,6 @@ from envbuild.sql.connect import SQLITE_VERSION, SQLiteError, open_read_only, re
 from envbuild.sql.files.inspect import count_table_rows
 
 DATABASES_A_UNIT = 4
-_CONFIGURATION_FILE = "configuration.json"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     database: DatabaseRow
     tables: tuple[TableRow, ...]
-    """Its tables as the source's catalogue has them; none from a plain folder."""
+    """Its tables as the source's catalogue has them."""
     source: str
     """The SQLite file, never written."""
     file: str
@@ -95,51 +99,33 @@ def amplify_corpus(
     root = Path(out) / folder.name
     if root.resolve() == folder.root.resolve():
         raise UsageError(f"--out {out} is where the corpus lies: choose another folder")
-    source_index, new_index = folder.root / INDEX_FILE, root / INDEX_FILE
     configuration = {  # everything that decides the bytes: the source's index stands for its files
         "name": folder.name,
         "amplified": {
             "settings": msgspec.to_builtins(settings),
             "limit": limit,
-            "corpus_sha256": sha256_file(source_index) if source_index.is_file() else "",
+            "corpus_sha256": sha256_file(folder.root / INDEX_FILE),
         },
         "sqlite": SQLITE_VERSION,
         "envbuild": __version__,
     }
-    if new_index.is_file():
-        counts = _read_begun(new_index, configuration)["counts"]["amplified"]
-        return CorpusGrowth(name=folder.name, root=str(root), complete=True, resumed=True, **counts)
-    parts = root / PARTS_FOLDER
-    own = parts / f"{shard[0]}-of-{shard[1]}"
-    with writing(root):
-        own.mkdir(parents=True, exist_ok=True)
-    begun = {**configuration, "shards": shard[1]}
-    if not (parts / _CONFIGURATION_FILE).is_file():
-        write_bytes(parts / _CONFIGURATION_FILE, msgspec.json.encode(begun))
-    _read_begun(parts / _CONFIGURATION_FILE, begun)
-    missing = (
-        unit
-        for unit in _units(folder, root, own, settings, limit=limit, shard=shard)
-        if not Path(unit.part).is_file()
+    resumed = (root / INDEX_FILE).is_file()
+    index = build_folder(
+        root,
+        configuration,
+        units=lambda: _units(folder, root, settings, limit=limit, shard=shard),
+        build=amplify_unit,
+        on_crash=copy_unit,
+        finish=lambda: {**folder.index, **configuration, "counts": _assemble(root, folder)},
+        workers=workers,
+        engine=engine,
+        shard=shard,
+        on_built=on_done,
     )
-    for done in run_shards(
-        amplify_unit, missing, workers=workers, engine=engine, on_crash=copy_unit
-    ):
-        on_done(done)
-    write_bytes(own / "done", b"")
-    shards = [parts / f"{i}-of-{shard[1]}" for i in range(shard[1])]
-    if not all((other / "done").is_file() for other in shards):
+    if index is None:
         return CorpusGrowth(name=folder.name, root=str(root), complete=False)
-    growth = _assemble(root, folder, shards)
-    index = {
-        **folder.index,
-        "format": INDEX_FORMAT,
-        **configuration,
-        "counts": _counts(growth, folder.index.get("counts", {})),
-    }
-    write_bytes(new_index, msgspec.json.format(msgspec.json.encode(index), indent=2))
-    shutil.rmtree(parts, ignore_errors=True)
-    return growth
+    counts = index["counts"]["amplified"]
+    return CorpusGrowth(name=folder.name, root=str(root), complete=True, resumed=resumed, **counts)
 
 
 def parse_rows(text: str) -> tuple[int, int]:
@@ -150,27 +136,9 @@ def parse_rows(text: str) -> tuple[int, int]:
     raise UsageError(f"--rows takes LOW:HIGH with 1 <= LOW <= HIGH, such as 30:70; got {text!r}")
 
 
-def _read_begun(file: Path, configuration: dict[str, Any]) -> dict[str, Any]:
-    """The index, or the configuration, of a folder; it has to be of this configuration."""
-    before: dict[str, Any] = msgspec.json.decode(file.read_bytes())
-    differing = [
-        f"{key} ({before.get(key)!r} then, {value!r} now)"
-        for key, value in configuration.items()
-        if before.get(key) != value
-    ]
-    if differing:
-        root = file.parent if file.name == INDEX_FILE else file.parent.parent
-        raise ConfigurationError(
-            f"{root} was begun under another configuration: {'; '.join(differing)}; "
-            "choose another --out, or remove that folder"
-        )
-    return before
-
-
 def _units(
     folder: CorpusFolder,
     root: Path,
-    parts: Path,
     settings: AmplifySettings,
     *,
     limit: int | None,
@@ -192,7 +160,8 @@ def _units(
             )
             for row in rows
         )
-        yield Unit(part=str(parts / f"{number:06}.msgpack"), entries=entries, settings=settings)
+        part = own_parts(root, shard) / f"{number:06}.msgpack"
+        yield Unit(part=str(part), entries=entries, settings=settings)
 
 
 def _golds(folder: CorpusFolder, db_ids: Sequence[str]) -> Iterator[tuple[Gold, ...]]:
@@ -219,8 +188,7 @@ def copy_unit(unit: Unit, reason: str) -> int:
 def _finish(unit: Unit, outcomes: list[Outcome]) -> int:
     for entry in unit.entries:
         copy_descriptions(Path(entry.source).parent, Path(entry.file).parent)
-    write_bytes(Path(unit.part), msgspec.msgpack.encode(outcomes))
-    return len(outcomes)
+    return write_part(unit.part, outcomes)
 
 
 def _amplify(entry: Entry, settings: AmplifySettings) -> Outcome:
@@ -257,12 +225,12 @@ def _catalogued(entry: Entry, growth: Growth) -> Outcome:
     try:
         rows = count_table_rows(connection)
         for table in growth.tables:
-            before = known.get(table.table)
+            before = known[table.table]
             counts[table.table] = TableCounts(
                 rows=rows[table.table],
-                offered=(before.rows_offered if before else table.rows_before) + table.rows_added,
-                refused=before.rows_refused if before else 0,
-                undecodable=before.undecodable_cells if before else 0,
+                offered=before.rows_offered + table.rows_added,
+                refused=before.rows_refused,
+                undecodable=before.undecodable_cells,
             )
         schema = read_schema(connection)
         tables = table_rows(connection, schema.tables, counts, db_id=old.db_id)
@@ -280,8 +248,8 @@ def _catalogued(entry: Entry, growth: Growth) -> Outcome:
     return Outcome(database=_stored(placed, Path(entry.file)), tables=tables, growth=growth)
 
 
-def _assemble(root: Path, folder: CorpusFolder, shards: Sequence[Path]) -> CorpusGrowth:
-    """Writes the Parquet files of the new corpus; what its amplification came to.
+def _assemble(root: Path, folder: CorpusFolder) -> dict[str, Any]:
+    """Writes the Parquet files of the new corpus; the counts that corpus.json keeps.
 
     Beside the catalogue of CONTRACT 2: `added_rows.parquet`, every added row with its rowid;
     `amplified_tables.parquet` and `amplified_golds.parquet`, each table and gold before and after.
@@ -289,18 +257,11 @@ def _assemble(root: Path, folder: CorpusFolder, shards: Sequence[Path]) -> Corpu
     """
     place = {row.db_id: number for number, row in enumerate(folder.databases())}
 
-    def of_shard(shard: Path) -> Iterator[Outcome]:
-        for part in sorted(shard.glob("*.msgpack")):
-            yield from msgspec.msgpack.decode(part.read_bytes(), type=list[Outcome])
-
     def outcomes() -> Iterator[Outcome]:
         # a corpus's added rows are read part by part, in the source's order, once a file
-        return heapq.merge(*map(of_shard, shards), key=lambda one: place[one.database.db_id])
+        return iter_outcomes(root, Outcome, key=lambda one: place[one.database.db_id])
 
-    def write(name: str, record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> None:
-        named = (msgspec.structs.replace(row, corpus=folder.name) for row in rows)
-        write_records(root / f"{name}.parquet", named, arrow_schema(record))
-
+    write = partial(write_rows, root)
     write("databases", DatabaseRow, (o.database for o in outcomes()))
     write("tables", TableRow, (table for o in outcomes() for table in o.tables))
     write("added_rows", AddedRow, (row for o in outcomes() for row in o.growth.rows))
@@ -316,7 +277,13 @@ def _assemble(root: Path, folder: CorpusFolder, shards: Sequence[Path]) -> Corpu
     refused = [o.reject for o in outcomes() if o.reject is not None]
     kept = [r for r in folder.rejects() if r.db_id in taken or not r.db_id]
     write("rejects", Reject, [*kept, *refused])
-    return _growth(root, folder, outcomes())
+    growth = _growth(root, folder, outcomes())
+    own = msgspec.to_builtins(growth)
+    for key in ("name", "root", "complete", "resumed"):
+        del own[key]
+    before = folder.index["counts"]
+    rows = {key: before[key] + growth.rows_added for key in ("rows", "rows_offered", "rows_stored")}
+    return {**before, **rows, "databases": growth.databases, "amplified": own}
 
 
 def _growth(root: Path, folder: CorpusFolder, outcomes: Iterable[Outcome]) -> CorpusGrowth:
@@ -358,13 +325,3 @@ def _growth(root: Path, folder: CorpusFolder, outcomes: Iterable[Outcome]) -> Co
         signal=statistics.fmean(s for _, s in scores) if scores else None,
         **counted,
     )
-
-
-def _counts(growth: CorpusGrowth, before: dict[str, Any]) -> dict[str, Any]:
-    """The counts of corpus.json: the source's, with the added rows, and all of the growth's."""
-    own = msgspec.to_builtins(growth)
-    for key in ("name", "root", "complete", "resumed"):
-        del own[key]
-    rows = ("rows", "rows_offered", "rows_stored")
-    counted = {key: before[key] + growth.rows_added for key in rows if key in before}
-    return {**before, **counted, "databases": growth.databases, "amplified": own}

@@ -11,9 +11,10 @@ import re
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -47,6 +48,9 @@ _SUMMED = (
 )
 _UNSAFE = re.compile(r"""[^\w .,+=()'&!~@%{}\[\]-]|\.{2,}""")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,62 +138,40 @@ def build_corpus(
     """
     name = safe_name(name or source.name)
     root = Path(out) / name
-    index_file, parts = root / INDEX_FILE, root / PARTS_FOLDER
-    own = parts / f"{shard[0]}-of-{shard[1]}"
     configuration = {  # everything that decides the bytes: no paths, workers or times
         "name": name,
         "reader": source.kind,
         "revision": source.revision,
         "source": {f"{p.parent.name}/{p.name}": sha256_file(p) for p in source.files},
         "options": {"split": split, "limit": limit, "link": link, **source.options},
-        "shards": shard[1],
         "sqlite": SQLITE_VERSION,
         "envbuild": __version__,
     }
-    if index_file.is_file():
-        index = msgspec.json.decode(index_file.read_bytes())
-        _compare(index, configuration, root)
-        shutil.rmtree(parts, ignore_errors=True)
-        return _summary(root, index, resumed=True)
-    with writing(own):
-        own.mkdir(parents=True, exist_ok=True)
-    begun = parts / _CONFIGURATION_FILE
-    if begun.is_file():
-        _compare(msgspec.json.decode(begun.read_bytes()), configuration, root)
-    else:
-        write_bytes(begun, msgspec.json.encode(configuration))
-    with only_writer(own, of=root):
-        remove_temporary(own)
-        units = iter_units(
-            source.databases(), root, shard=shard, link=link, limit=limit, split=split
-        )
-        missing = (unit for unit in units if not Path(unit.part).is_file())
-        for built in run_shards(
-            build_unit, missing, workers=workers, engine=engine, on_crash=build_unit_singly
-        ):
-            on_built(built)
-        write_bytes(own / "done", b"")
-        if not all((parts / f"{i}-of-{shard[1]}" / "done").is_file() for i in range(shard[1])):
-            return CorpusSummary(name=name, root=str(root), said=source.description, complete=False)
-        remove_temporary(root)
+
+    def finish() -> dict[str, Any]:
         limited = limit is not None or split is not None
         counts = _assemble(root, source, split=split, limited=limited)
-        del configuration["shards"]
-        index = {
-            "format": INDEX_FORMAT,
-            **configuration,
-            "said": source.description,
-            "counts": counts,
-        }
-        encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
-        write_bytes(index_file, encoded + b"\n")
-        shutil.rmtree(parts, ignore_errors=True)
-        return _summary(root, index, resumed=False)
+        return {**configuration, "said": source.description, "counts": counts}
 
-
-def _summary(root: Path, index: dict[str, Any], *, resumed: bool) -> CorpusSummary:
+    resumed = (root / INDEX_FILE).is_file()
+    index = build_folder(
+        root,
+        configuration,
+        units=lambda: iter_units(
+            source.databases(), root, shard=shard, link=link, limit=limit, split=split
+        ),
+        build=build_unit,
+        on_crash=build_unit_singly,
+        finish=finish,
+        workers=workers,
+        engine=engine,
+        shard=shard,
+        on_built=on_built,
+    )
+    if index is None:
+        return CorpusSummary(name=name, root=str(root), said=source.description, complete=False)
     return CorpusSummary(
-        name=index["name"],
+        name=name,
         root=str(root),
         said=index["said"],
         complete=True,
@@ -198,12 +180,60 @@ def _summary(root: Path, index: dict[str, Any], *, resumed: bool) -> CorpusSumma
     )
 
 
-def _compare(before: dict[str, Any], now: dict[str, Any], root: Path) -> None:
+def build_folder(
+    root: Path,
+    configuration: dict[str, Any],
+    *,
+    units: Callable[[], Iterable[Any]],
+    build: Callable[[Any], int],
+    on_crash: Callable[[Any, str], int],
+    finish: Callable[[], dict[str, Any]],
+    workers: int | None,
+    engine: str,
+    shard: tuple[int, int],
+    on_built: Callable[[int], None],
+) -> dict[str, Any] | None:
+    """The index of the corpus folder `root` once it is whole; None while other shards are missing.
+
+    `build` writes the part file of a unit, as `write_part` does; units that have theirs are not
+    built again. `finish` writes the catalogue from all parts and returns the index, which is
+    written last. Raises ConfigurationError where the folder has another configuration, and
+    OutputError where another process writes it.
+    """
+    index_file, parts = root / INDEX_FILE, root / PARTS_FOLDER
+    if index_file.is_file():
+        index: dict[str, Any] = msgspec.json.decode(index_file.read_bytes())
+        _compare(index, configuration, f"{root} holds a corpus made")
+        shutil.rmtree(parts, ignore_errors=True)
+        return index
+    own = own_parts(root, shard)
+    with writing(own):
+        own.mkdir(parents=True, exist_ok=True)
+    file, begun = parts / _CONFIGURATION_FILE, {**configuration, "shards": shard[1]}
+    if file.is_file():
+        _compare(msgspec.json.decode(file.read_bytes()), begun, f"{root} was begun")
+    else:
+        write_bytes(file, msgspec.json.encode(begun))
+    with only_writer(own, of=root):
+        remove_temporary(own)
+        missing = (unit for unit in units() if not Path(unit.part).is_file())
+        for built in run_shards(build, missing, workers=workers, engine=engine, on_crash=on_crash):
+            on_built(built)
+        write_bytes(own / "done", b"")
+        shards = (own_parts(root, (number, shard[1])) for number in range(shard[1]))
+        if not all((other / "done").is_file() for other in shards):
+            return None
+        remove_temporary(root)
+        index = {"format": INDEX_FORMAT, **finish()}
+        write_bytes(index_file, msgspec.json.format(msgspec.json.encode(index), indent=2) + b"\n")
+        shutil.rmtree(parts, ignore_errors=True)
+        return index
+
+
+def _compare(before: dict[str, Any], now: dict[str, Any], done: str) -> None:
     differing = []
     for key, value in now.items():
         old = before.get(key)
-        if key == "shards" and "counts" in before:
-            continue  # a finished corpus does not show how it was cut
         if isinstance(value, dict) and isinstance(old, dict):
             typed = "--" if key == "options" else f"{key}."
             differing += [
@@ -214,11 +244,43 @@ def _compare(before: dict[str, Any], now: dict[str, Any], root: Path) -> None:
         elif value != old:
             differing.append(f"{key} ({old!r} then, {value!r} now)")
     if differing:
-        made = "holds a corpus made" if "counts" in before else "was begun"
         raise ConfigurationError(
-            f"{root} {made} with another configuration: {'; '.join(differing)}; "
-            "choose another --out or --name, or remove that folder"
+            f"{done} with another configuration: {'; '.join(differing)}; "
+            "choose another --out or name, or remove that folder"
         )
+
+
+def own_parts(root: Path, shard: tuple[int, int]) -> Path:
+    """Where a shard keeps its part files until the corpus is whole."""
+    return root / PARTS_FOLDER / f"{shard[0]}-of-{shard[1]}"
+
+
+def write_part(part: str, outcomes: Sequence[msgspec.Struct]) -> int:
+    """Keeps what became of a unit's databases; how many they were."""
+    write_bytes(Path(part), msgspec.msgpack.encode(outcomes))
+    return len(outcomes)
+
+
+def iter_outcomes(root: Path, outcome: type[T], *, key: Callable[[T], int]) -> Iterator[T]:
+    """The outcomes of all shards in the order of `key`; parts are read one by one."""
+
+    decoder = msgspec.msgpack.Decoder(list[outcome])  # type: ignore[valid-type]
+
+    def of_shard(folder: Path) -> Iterator[T]:
+        for part in sorted(folder.glob("*.msgpack")):
+            yield from decoder.decode(part.read_bytes())
+
+    shards = sorted((root / PARTS_FOLDER).glob("*-of-*"))
+    return heapq.merge(*map(of_shard, shards), key=key)
+
+
+def write_rows(
+    root: Path, name: str, record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]
+) -> int:
+    """Writes a Parquet file of the corpus's catalogue; how many rows it has."""
+    named = (msgspec.structs.replace(row, corpus=root.name) for row in rows)
+    path = root / f"{name}.parquet"
+    return write_records(path, named, arrow_schema(record), group=_GROUP_ROWS)
 
 
 def iter_units(
@@ -235,7 +297,7 @@ def iter_units(
     Of several shards only the own one is cut; file names are given over all of them.
     """
     taken: set[str] = set()
-    own = root / PARTS_FOLDER / f"{shard[0]}-of-{shard[1]}"
+    own = own_parts(root, shard)
     entries: list[Entry] = []
     size = number = databases_taken = 0
     for index, record in enumerate(databases):
@@ -268,7 +330,7 @@ def build_unit(unit: Unit) -> int:
 
     What a database's own content prevents becomes a Reject. Raises OutputError for the disk.
     """
-    return _finish(unit, [_build(entry, unit) for entry in unit.entries])
+    return write_part(unit.part, [_build(entry, unit) for entry in unit.entries])
 
 
 def build_unit_singly(unit: Unit, reason: str) -> int:
@@ -282,12 +344,7 @@ def build_unit_singly(unit: Unit, reason: str) -> int:
         return _failed(single.entries[0], "worker_died", why or reason)
 
     # two workers, since one would run in this process
-    return _finish(unit, list(run_shards(_build_single, singles, workers=2, on_crash=died)))
-
-
-def _finish(unit: Unit, outcomes: list[Outcome]) -> int:
-    write_bytes(Path(unit.part), msgspec.msgpack.encode(outcomes))
-    return len(outcomes)
+    return write_part(unit.part, list(run_shards(_build_single, singles, workers=2, on_crash=died)))
 
 
 def _build_single(unit: Unit) -> Outcome:
@@ -381,11 +438,7 @@ def _assemble(root: Path, source: Source, *, split: str | None, limited: bool) -
             yield from (outcome.reject,) if outcome.reject else ()
         yield from refused
 
-    def write(name: str, record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> int:
-        named = (msgspec.structs.replace(row, corpus=root.name) for row in rows)
-        path = root / f"{name}.parquet"
-        return write_records(path, named, arrow_schema(record), group=_GROUP_ROWS)
-
+    write = partial(write_rows, root)
     write("databases", DatabaseRow, (o.built.database for o in _outcomes(root) if o.built))
     write("tables", TableRow, (t for o in _outcomes(root) if o.built for t in o.built.tables))
     taken = write("questions", Question, questions())
@@ -413,14 +466,7 @@ def _refusal(question: Question, built: set[str], failed: set[str], seen: set[in
 
 
 def _outcomes(root: Path) -> Iterator[Outcome]:
-    """All outcomes in the source's order, whichever shard built them; parts are read one by one."""
-
-    def of_shard(folder: Path) -> Iterator[Outcome]:
-        for part in sorted(folder.glob("*.msgpack")):
-            yield from msgspec.msgpack.decode(part.read_bytes(), type=list[Outcome])
-
-    shards = sorted((root / PARTS_FOLDER).glob("*-of-*"))
-    return heapq.merge(*map(of_shard, shards), key=lambda outcome: outcome.index)
+    return iter_outcomes(root, Outcome, key=lambda outcome: outcome.index)
 
 
 def claim_name(db_id: str, taken: set[str]) -> str:
