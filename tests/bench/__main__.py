@@ -6,13 +6,13 @@ import os
 import platform
 
 from envbuild.sql.connect import SQLITE_VERSION
-from tests.bench import measure_stage, stage_names
+from tests.bench import STAGES, measure_stage
 
 
 def main() -> None:
     """Measures the stages asked for and prints each figure on a line of its own."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help=", ".join(stage_names()))
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=", ".join(STAGES))
     parser.add_argument("--rounds", type=int, default=5, help="medians over this many")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     asked = parser.parse_args()
@@ -23,8 +23,7 @@ def main() -> None:
         "machine": platform.machine(),
     }
     stages = {
-        name: list(measure_stage(name, rounds=asked.rounds))
-        for name in asked.stages or stage_names()
+        name: list(measure_stage(name, rounds=asked.rounds)) for name in asked.stages or STAGES
     }
     if asked.json:
         print(json.dumps({"machine": machine, "rounds": asked.rounds, "stages": stages}))

@@ -1,33 +1,31 @@
 """Opening an episode beside a fresh copy of its tables, and what whole episodes cost.
 
-The copy is made by our own engine, and by Python's sqlite3, as most environments would.
+The copy is made by Python's sqlite3, as most environments would.
 """
 
 import random
 import sqlite3
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
 
 from envbuild.env.episode import TextEpisode
 from envbuild.env.views import ViewCache
 from envbuild.records.episode import Task
 from envbuild.sql.connect import Connection, quote_name
+from tests.bench import Measured, line_of, take_turns
 
 TABLES, SHOWN, ROWS = 75, 16, 68
 """Of a SQaLe-shaped database: tables, how many an episode sees, rows a table."""
 LARGE_ROWS = 1_000_000
-Work = TypeVar("Work")
 OPENS = 40
 DATABASES = 8
 """Databases that nobody has opened before, each round."""
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
+def episode(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU an open (with a first query and close); medians over the rounds."""
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
         many, large = Path(folder, "many.sqlite"), Path(folder, "large.sqlite")
@@ -35,54 +33,68 @@ def measure(rounds: int) -> list[dict[str, object]]:
         _write(large, [LARGE_ROWS, 1000, 1000, 1000, 1000])
         chance = random.Random(0)
         views = [tuple(chance.sample(_names(TABLES), SHOWN)) for _ in range(OPENS)]
-        part_of_large = tuple(_names(3))
-        cache = ViewCache()
+        cache, part_of_large = ViewCache(), tuple(_names(3))
         cache.view(large, part_of_large, digest=large.name)  # built before the clock starts
-        first, again, again_large = [], [], []
-        alone: list[float] = []
-        copied: dict[str, list[float]] = {engine: [] for engine in _ENGINES}
-        copied_new: dict[str, list[float]] = {engine: [] for engine in _ENGINES}
-        for number in range(rounds):
-            unseen = [Path(folder, f"new_{number}_{at}.sqlite") for at in range(DATABASES)]
-            for path in unseen:
-                _write(path, [ROWS] * TABLES, amount=path.stem)
-            alone.append(_cpu(unseen, partial(_open, ViewCache(), tables=views[0])))
-            for engine, connect in _ENGINES.items():
-                copy = partial(_copy_tables, connect)
-                copied_new[engine].append(_cpu(unseen, partial(copy, tables=views[0])))
-                copied[engine].append(_cpu(views, partial(copy, many)))
-            for path in unseen:
-                path.unlink()
+        new = [Path(folder, f"new_{n}.sqlite") for n in range(rounds * DATABASES)]
+        for path in new:
+            _write(path, [ROWS] * TABLES, amount=path.stem)
+        to_open, to_copy = iter(new), iter(new)
+        caches: list[ViewCache] = []
+
+        def first() -> None:
+            caches.append(ViewCache())
+            again()
+
+        def again() -> None:
+            open_all(caches[-1], many, views)
+
+        def open_all(cache: ViewCache, path: Path, asked: Sequence[tuple[str, ...]]) -> None:
+            for tables in asked:
+                _open(cache, path, tables)
+
+        def first_view() -> None:
             fresh = ViewCache()
-            first.append(_cpu(views, partial(_open, fresh, many)))
-            again.append(_cpu(views, partial(_open, fresh, many)))
-            again_large.append(_cpu([part_of_large] * OPENS, partial(_open, cache, large)))
-        turns = [_cpu(views, partial(_play, cache, many)) for _ in range(rounds)]
-    shape = f"{SHOWN} of {TABLES} tables x {ROWS} rows"
-    return [
-        *_beside(f"first open of a view, {shape}", first, copied),
-        *_beside(f"first open of a database's first view, {shape}", alone, copied_new),
-        {"what": f"open again, {shape}", "envbuild_us": round(median(again))},
-        {
-            "what": f"open again, 3 of 5 tables, one of {LARGE_ROWS:,} rows",
-            "envbuild_us": round(median(again_large)),
-        },
-        {"what": f"episode of four turns, {shape}", "envbuild_us": round(median(turns))},
-    ]
+            for path in islice(to_open, DATABASES):
+                _open(fresh, path, views[0])
 
+        def copy_first_view() -> None:
+            for path in islice(to_copy, DATABASES):
+                _copy_tables(path, views[0])
 
-def _beside(
-    what: str, own: Sequence[float], copies: dict[str, list[float]]
-) -> list[dict[str, object]]:
-    return [
-        {
-            "what": what,
-            "envbuild_us": round(median(own)),
-            "copied_by": engine,
-            "copy_us": round(median(peer)),
-            "ratio": round(median(a / b for a, b in zip(own, peer, strict=True)), 2),
+        def copy() -> None:
+            for tables in views:
+                _copy_tables(many, tables)
+
+        def play() -> None:
+            for tables in views:
+                _play(cache, many, tables)
+
+        ways: dict[str, tuple[Callable[[], object], int]] = {
+            "first view": (first_view, DATABASES),
+            "first view copied": (copy_first_view, DATABASES),
+            "copied": (copy, OPENS),
+            "first": (first, OPENS),
+            "again": (again, OPENS),
+            "again, large": (lambda: open_all(cache, large, [part_of_large] * OPENS), OPENS),
+            "turns": (play, OPENS),
         }
-        for engine, peer in copies.items()
+        taken = take_turns(ways, rounds)
+    shape = f"{SHOWN} of {TABLES} tables x {ROWS} rows"
+    alone = {
+        f"open again, {shape}": "again",
+        f"open again, 3 of 5 tables, one of {LARGE_ROWS:,} rows": "again, large",
+        f"episode of four turns, {shape}": "turns",
+    }
+    return [
+        line_of(f"first open of a view, {shape}", taken, "first", "copied", unit="view"),
+        line_of(
+            f"first open of a database's first view, {shape}",
+            taken,
+            "first view",
+            "first view copied",
+            unit="view",
+        ),
+        *({"what": what, "envbuild_us": round(median(taken[way]))} for what, way in alone.items()),
     ]
 
 
@@ -109,11 +121,9 @@ def _write(path: Path, rows: Sequence[int], *, amount: str = "amount") -> None:
     connection.close()
 
 
-def _copy_tables(
-    connect: Callable[[str], Connection | sqlite3.Connection], path: Path, tables: Sequence[str]
-) -> None:
+def _copy_tables(path: Path, tables: Sequence[str]) -> None:
     """What a straightforward environment does for every episode."""
-    connection = connect(":memory:")
+    connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("ATTACH ? AS src", (str(path),))
     connection.execute("BEGIN")
     ddl = dict(connection.execute("SELECT name, sql FROM src.sqlite_schema WHERE type = 'table'"))
@@ -127,13 +137,6 @@ def _copy_tables(
     connection.close()
 
 
-_ENGINES: dict[str, Callable[[str], Connection | sqlite3.Connection]] = {
-    "our engine": Connection,
-    f"Python's sqlite3, {sqlite3.sqlite_version}": sqlite3.connect,
-}
-"""What makes the copy."""
-
-
 def _open(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:
     database = cache.open(path, tables, digest=path.name)
     database.session.run(f"SELECT count(*) FROM {quote_name(tables[-1])}")
@@ -142,20 +145,12 @@ def _open(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:
 
 def _play(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:
     query = f"SELECT name FROM {tables[0]} WHERE amount > 3"
-    episode = TextEpisode(Task(question="?"), cache.open(path, tables, digest=path.name))
+    played = TextEpisode(Task(question="?"), cache.open(path, tables, digest=path.name))
     for completion in (
         '{"tool": "list_tables"}',
         f'{{"tool": "describe_table", "args": {{"table_name": "{tables[0]}"}}}}',
         f'{{"tool": "run_query", "args": {{"sql": "{query}"}}}}',
         f'{{"tool": "submit_sql", "args": {{"sql": "{query}"}}}}',
     ):
-        episode.feed(completion)
-    episode.close()
-
-
-def _cpu(works: Sequence[Work], act: Callable[[Work], None]) -> float:
-    """Microseconds of CPU for each."""
-    started = time.process_time()
-    for work in works:
-        act(work)
-    return (time.process_time() - started) / len(works) * 1e6
+        played.feed(completion)
+    played.close()

@@ -8,6 +8,7 @@ permutations). They use Python's own sqlite3, as the evaluators do.
 
 import asyncio
 import itertools
+import os
 import sqlite3
 import tempfile
 import threading
@@ -17,26 +18,33 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from envbuild.corpora.source import read_source
 from envbuild.env.reward import score_answer
+from envbuild.evaluate.answers import read_predictions
+from envbuild.evaluate.predicted import judge_predictions, load_benchmark
+from envbuild.records.corpus import DatabaseRecord, Question
 from envbuild.records.execution import QueryResult, Row
 from envbuild.records.manifest import GoldResult
 from envbuild.schema.read import read_schema
-from envbuild.sql.connect import Connection, open_read_only
-from envbuild.sql.execution.policy import Authorizer
 from envbuild.sql.execution.session import Session
 from envbuild.sql.f1 import GoldRows
 from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import digest_rows, encode_rows, judge
 from tests.bench import Measured, line_of, take_turns
-from tests.bench.inputs import build_shape, gold_queries, table_name
+from tests.bench.inputs import build_shape, fill_tables, gold_queries
 
 TABLES, ROWS = 113, 69
 """Of a SQaLe-shaped database: the published medians."""
 LONG_TABLES, LONG_ROWS = 12, 927
 """Of a BIRD-shaped one."""
 GOLDS = 40
-_LIMIT_WAYS = ("run and F1", "bare run", "bare, read-only", "bare, Python's sqlite3")
-"""What limits cost: our way, the same engine bare, under the same authorizer, and the usual one."""
+PAIRS = 10_000
+PEER_PAIRS = 1_000
+"""The peers' cost a pair does not hang on how many there are."""
+_LIMIT_WAYS = ("run and F1", "bare, Python's sqlite3")
+"""What limits and caps cost: our way, and the usual one without any."""
 _CANDIDATES: tuple[Callable[[str], str], ...] = (
     lambda sql: sql,
     lambda sql: f"SELECT * FROM ({sql})",
@@ -46,12 +54,13 @@ _CANDIDATES: tuple[Callable[[str], str], ...] = (
 )
 
 
-def measure(rounds: int) -> Sequence[Measured]:
+def judge_pairs(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU a pair, and how many times less than each peer; medians over rounds."""
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
         small, long = Path(folder, "small.sqlite"), Path(folder, "long.sqlite")
-        _write(small, tables=TABLES, rows=ROWS)
-        _write(long, tables=LONG_TABLES, rows=LONG_ROWS)
+        for path, tables, rows in ((small, TABLES, ROWS), (long, LONG_TABLES, LONG_ROWS)):
+            build_shape(path, tables=tables)
+            fill_tables(path, tables=tables, rows=rows)
         pairs = _pairs(TABLES)
         taken, verdicts = _timed(small, pairs, rounds)
         on_long, _ = _timed(long, _pairs(LONG_TABLES), rounds, _LIMIT_WAYS)
@@ -64,9 +73,8 @@ def measure(rounds: int) -> Sequence[Measured]:
         line(f"testsuite@1, {shape}", taken, "testsuite@1", "test-suite's way"),
         line("reward: tier, F1, join share, digest", taken, "reward", "BIRD's way"),
         *(
-            line(f"limits, caps and F1, {rows} rows a table", times, _LIMIT_WAYS[0], peer)
+            line(f"limits, caps and F1, {rows} rows a table", times, *_LIMIT_WAYS)
             for rows, times in ((ROWS, taken), (LONG_ROWS, on_long))
-            for peer in _LIMIT_WAYS[1:]
         ),
     ]
 
@@ -77,21 +85,17 @@ def _timed(
     """Microseconds a pair of each way, round by round, and what each way says of the pairs."""
     with (
         Session.open_file(path) as session,
-        closing(open_read_only(path)) as bare,
-        closing(open_read_only(path)) as guarded,
         closing(sqlite3.connect(path, cached_statements=0)) as usual,
     ):
-        guarded.authorizer = Authorizer().check
-        ways = _ways(path, session, bare, pairs)
-        ways[_LIMIT_WAYS[2]] = lambda: [_fetch_bare(guarded, sql) for sql, _ in pairs]
-        ways[_LIMIT_WAYS[3]] = lambda: [bool(usual.execute(sql).fetchall()) for sql, _ in pairs]
+        ways = _ways(path, session, pairs)
+        ways[_LIMIT_WAYS[1]] = lambda: [bool(usual.execute(sql).fetchall()) for sql, _ in pairs]
         ways = {name: ways[name] for name in names or ways}
         verdicts = {name: way() for name, way in ways.items()}
         return take_turns({name: (way, len(pairs)) for name, way in ways.items()}, rounds), verdicts
 
 
 def _ways(
-    path: Path, session: Session, bare: Connection, pairs: Sequence[tuple[str, str]]
+    path: Path, session: Session, pairs: Sequence[tuple[str, str]]
 ) -> dict[str, Callable[[], list[bool]]]:
     golds = {gold: session.run(gold) for _, gold in pairs}
     ordered = {gold: order_matters(gold) for gold in golds}
@@ -116,12 +120,7 @@ def _ways(
             for sql, gold in pairs
         ],
         "run and F1": lambda: [rows[gold].f1(session.run(sql).rows) == 1.0 for sql, gold in pairs],
-        "bare run": lambda: [_fetch_bare(bare, sql) for sql, _ in pairs],
     }
-
-
-def _fetch_bare(connection: Connection, sql: str) -> bool:
-    return bool(connection.execute(sql, can_cache=False).fetchall())
 
 
 def _stored(gold: str, result: QueryResult) -> GoldResult:
@@ -194,15 +193,47 @@ def _pairs(tables: int) -> list[tuple[str, str]]:
     return [(candidate(gold), gold) for gold in golds for candidate in _CANDIDATES]
 
 
-def _write(path: Path, *, tables: int, rows: int) -> None:
-    build_shape(path, tables=tables)
-    with closing(Connection(str(path))) as connection:
-        connection.execute("BEGIN")
-        for number in range(tables):
-            connection.execute(
-                f"WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT {rows})"
-                f" INSERT INTO {table_name(number)} SELECT i, i % 20 + 1, 'name ' || (i % 60),"
-                f" (i * 37 + {number}) % 1001 * 1.5, 'note ' || (i * 131 % 1000),"
-                " date('2010-01-01', (i * 79) || ' days') FROM n"
-            )
-        connection.execute("COMMIT")
+def predictions(rounds: int) -> Sequence[Measured]:
+    """Judging a predictions file: `evaluate` beside evaluators that open and run both each time.
+
+    On Spider's folder and a predictions file named by $ENVBUILD_BENCH_SPIDER and
+    $ENVBUILD_BENCH_PREDICTIONS; without them there is nothing to measure. Questions are repeated
+    until there are 10,000 pairs; a gold still runs once, as it does for any predictions file.
+    """
+    spider, file = (
+        os.environ.get(f"ENVBUILD_BENCH_{name}", "") for name in ("SPIDER", "PREDICTIONS")
+    )
+    if not spider or not file:
+        return [{"what": "set ENVBUILD_BENCH_SPIDER and ENVBUILD_BENCH_PREDICTIONS to measure"}]
+    source = read_source(spider)
+    questions = [q for q in source.questions() if isinstance(q, Question)]
+    predicted = read_predictions(Path(file), questions).sql
+    files = {
+        d.db_id: Path(d.sqlite_file) for d in source.databases() if isinstance(d, DatabaseRecord)
+    }
+    times = -(-PAIRS // len(questions))
+    many = [replace(q, question_id=f"{q.question_id}/{i}") for i in range(times) for q in questions]
+    answers = {f"{key}/{i}": sql for i in range(times) for key, sql in predicted.items()}
+    some = [(files[q.db_id], answers.get(q.question_id, ""), q.gold_sql) for q in many]
+    some = some[:PEER_PAIRS]
+
+    def ours(benchmark: str) -> int:
+        rule = load_benchmark(benchmark)
+        judged = judge_predictions(many, answers, benchmark=rule, database_path=files.__getitem__)
+        return sum(1 for _ in judged)
+
+    def theirs(way: Callable[[Path, str, str], bool]) -> int:
+        return sum(1 for path, sql, gold in some if way(path, sql, gold) is not None)
+
+    lines = []
+    for benchmark, peer, way in (
+        ("bird", "BIRD's way", birds_way),
+        ("spider-testsuite", "test-suite's way", test_suites_way),
+    ):
+        ways = {
+            benchmark: (partial(ours, benchmark), len(many)),
+            peer: (partial(theirs, way), len(some)),
+        }
+        what = f"evaluate --benchmark {benchmark}, {len(many)} pairs, five rules"
+        lines.append(line_of(what, take_turns(ways, rounds), benchmark, peer, unit="pair"))
+    return lines

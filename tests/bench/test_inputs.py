@@ -1,12 +1,13 @@
 """The benches measure the same work on both sides."""
 
+from importlib import import_module
 from pathlib import Path
 
 from envbuild.sql.connect import open_read_only
 from envbuild.sql.gold_tables import GoldTableReader
-from tests.bench import stage_names
+from tests.bench import STAGES
 from tests.bench.inputs import build_shape, gold_queries
-from tests.bench.sqlglot_ways import tables_by_scope
+from tests.bench.stages import tables_by_scope
 
 
 def test_both_ways_find_the_same_tables_in_the_benches_queries(tmp_path: Path) -> None:
@@ -16,5 +17,7 @@ def test_both_ways_find_the_same_tables_in_the_benches_queries(tmp_path: Path) -
             assert set(reader.read(sql).tables) == tables_by_scope(sql)
 
 
-def test_every_stage_can_be_asked_for() -> None:
-    assert {"gold_tables", "judge", "mask", "materialize", "signal"} <= set(stage_names())
+def test_every_stage_is_there() -> None:
+    for place in STAGES.values():
+        module, _, function = place.partition(":")
+        assert callable(getattr(import_module(f"tests.bench.{module}"), function))
