@@ -21,11 +21,10 @@ from envbuild.cli.options import (
     parse_shard_option,
 )
 from envbuild.cli.output import (
-    FINDINGS,
-    OK,
     USAGE,
     emit,
-    end,
+    finish,
+    list_counts,
     print_records,
     print_table,
     progress,
@@ -45,7 +44,7 @@ from envbuild.pipeline.config import MaterializeOptions
 from envbuild.records.corpus import counted
 from envbuild.records.signal import AmplifySettings, CorpusGrowth, GoldState
 
-_SHOWN_REASONS, _SHOWN_GOLDS = 8, 10
+SHOWN_GOLDS = 10
 
 
 def materialize(
@@ -109,23 +108,25 @@ def materialize(
         "failed": sum(summary.failed for summary in summaries),
         "corpora": summaries,
     }
-    emit("materialize", document, lambda: _show_built(summaries, name), json=json)
-    raise typer.Exit(_materialized_code(summaries, sources))
-
-
-def _materialized_code(summaries: list[CorpusSummary], sources: list[Source]) -> int:
-    """2 where no database could be read, 1 where some or every question was refused, else 0."""
-    failed = sum(summary.failed for summary in summaries)
-    code = FINDINGS if failed else OK
-    for found, source in zip(summaries, sources, strict=True):
-        if found.complete and found.databases and not found.questions:
-            warn(f"{found.name}: {_why_no_questions(found, source)}")
-            code = FINDINGS if found.questions_refused else code
-    built = sum(summary.databases for summary in summaries)
-    if failed and not built and all(summary.complete for summary in summaries):
+    refused = False
+    for summary, found in zip(summaries, sources, strict=True):
+        if summary.complete and summary.databases and not summary.questions:
+            warn(f"{summary.name}: {_why_no_questions(summary, found)}")
+            refused |= bool(summary.questions_refused)
+    complete = all(summary.complete for summary in summaries)
+    if document["failed"] and not document["built"] and complete:
+        emit("materialize", document, lambda: _show_built(summaries, name), json=json)
         warn("none of the databases could be built: rejects.parquet says why")
-        return USAGE
-    return code
+        raise typer.Exit(USAGE)
+    finish(
+        "materialize",
+        document,
+        lambda: _show_built(summaries, name),
+        json=json,
+        findings=document["failed"] or refused,
+        wrote=out,
+        following=("preflight", out) if complete else (),
+    )
 
 
 def _why_no_questions(summary: CorpusSummary, source: Source) -> str:
@@ -157,9 +158,7 @@ def _show_built(summaries: list[CorpusSummary], name: str | None) -> None:
         if not s.complete:
             say(f"{s.name}: this shard is done; the corpus is whole when all shards are")
         elif s.rejects:
-            most = sorted(s.rejects.items(), key=lambda pair: (-pair[1], pair[0]))[:_SHOWN_REASONS]
-            reasons = ", ".join(f"{reason} {count:,}" for reason, count in most)
-            say(f"{s.name}/rejects.parquet: {reasons}")
+            say(f"{s.name}/rejects.parquet: {list_counts(s.rejects)}")
         if s.resumed:
             warn(f"{s.name}: {s.root} was complete already; nothing was built")
 
@@ -190,19 +189,22 @@ def pack(
         warn(f"not packed: {problem}")
 
     def show() -> None:
-        headers = ("corpus", "databases", "tables", "rows", "questions", "problems")
-        rows = []
-        for s in packed:
-            counts = (f"{n:,}" for n in (s.databases, s.tables, s.rows, s.questions))
-            rows.append((s.name, *counts, len(s.problems)))
-        print_table(headers, rows, right=range(1, 6))
+        fields = ("databases", "tables", "rows", "questions")
+        print_records(("corpus", *fields), packed, *fields)
 
-    emit("pack", {"corpora": packed}, show, json=json)
-    end(findings=problems)
+    finish(
+        "pack",
+        {"corpora": packed},
+        show,
+        json=json,
+        findings=problems,
+        wrote=out,
+        following=("materialize", out),
+    )
 
 
 def synth(
-    shape: Annotated[str, Argument(help="sqale, synsql or bird.")],
+    shape: Annotated[str, Argument(metavar="sqale|synsql|bird", help="The corpus it looks like.")],
     databases: Annotated[int, Option(min=0, help="How many databases.")],
     out: Annotated[Path, folder_option("Folder the source goes into.")],
     seed: SeedOption = 0,
@@ -221,9 +223,15 @@ def synth(
         headers = ("shape", "databases", "tables", "rows", "questions")
         counts = (made.databases, made.tables, made.rows, made.questions)
         print_table(headers, [(made.shape, *(f"{n:,}" for n in counts))], right=range(1, 5))
-        say(f"written to {made.out}; next: envbuild materialize {made.out}")
 
-    emit("synth", {"seed": seed, "written": made}, show, json=json)
+    finish(
+        "synth",
+        {"seed": seed, "written": made},
+        show,
+        json=json,
+        wrote=out,
+        following=("materialize", made.out),
+    )
 
 
 def amplify(
@@ -290,8 +298,15 @@ def amplify(
         grown.append(growth)
     listed = {growth.name: _empty_golds(growth) for growth in grown if growth.complete}
     document = {"corpora": grown, "empty_golds": listed}
-    emit("amplify", document, lambda: _show_grown(grown, listed), json=json)
-    end(findings=any(growth.empty for growth in grown))
+    finish(
+        "amplify",
+        document,
+        lambda: _show_grown(grown, listed),
+        json=json,
+        findings=any(growth.empty for growth in grown),
+        wrote=out,
+        following=("preflight", out),
+    )
 
 
 def _show_grown(grown: list[CorpusGrowth], empty: dict[str, list[str]]) -> None:
@@ -310,16 +325,16 @@ def _show_grown(grown: list[CorpusGrowth], empty: dict[str, list[str]]) -> None:
         databases = f"{counted(growth.databases, 'database')}, {counted(growth.tables, 'table')}"
         title = f"{growth.name}: {databases}, {counted(growth.golds, 'gold query', 'gold queries')}"
         print_table(("", "before", "after"), lines, title=title, right=(1, 2))
-        if growth.not_amplified:
-            say(f"copied as they were: {counted(growth.not_amplified, 'database')}, see rejects")
-        if growth.golds_failing:
-            failing = counted(growth.golds_failing, "gold query", "gold queries")
-            say(f"did not run before: {failing}")
-        if growth.tie_sensitive:
-            say(f"{growth.tie_sensitive:,} gold queries rest on a tie under LIMIT or in a window")
+        for count, said in (
+            (growth.not_amplified, "databases copied as they were, see rejects.parquet"),
+            (growth.golds_failing, "gold queries that did not run before"),
+            (growth.tie_sensitive, "gold queries that rest on a tie under LIMIT or in a window"),
+        ):
+            if count:
+                say(f"{said}: {count:,}")
         if names := empty[growth.name]:
-            more = f", … ({len(names):,} in all)" if len(names) > _SHOWN_GOLDS else ""
-            say(f"still without rows: {', '.join(names[:_SHOWN_GOLDS])}{more}")
+            more = f", … ({len(names):,} in all)" if len(names) > SHOWN_GOLDS else ""
+            say(f"still without rows: {', '.join(names[:SHOWN_GOLDS])}{more}")
         if growth.resumed:
             warn(f"{growth.name}: {growth.root} was complete already; nothing was added")
 

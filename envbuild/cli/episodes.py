@@ -19,7 +19,6 @@ from envbuild.cli.options import (
     BaseUrlOption,
     DialectOption,
     EpisodesArgument,
-    FullSchemaOption,
     GateStepOption,
     JsonOption,
     LimitOption,
@@ -30,12 +29,13 @@ from envbuild.cli.options import (
     PromptsOption,
     QuietOption,
     RerunGoldsOption,
+    SchemaOption,
     SeedOption,
     WhereOption,
     file_option,
     folder_option,
 )
-from envbuild.cli.output import emit, end, print_table, progress, say, warn
+from envbuild.cli.output import finish, print_table, progress, say, warn
 from envbuild.env.agent import Agent
 from envbuild.env.client import CompletionsClient, ServerGenerate
 from envbuild.env.environment import Environment
@@ -91,7 +91,7 @@ def rollout(
         Option("--evaluation", help="No submit gate; temperature 0.6, top-p 0.95, top-k 20."),
     ] = False,
     step: GateStepOption = None,
-    full_schema: FullSchemaOption = False,
+    schema: SchemaOption = "withheld",
     prompts: PromptsOption = None,
     temperature: Annotated[float | None, Option(min=0)] = None,
     top_p: Annotated[float | None, Option(min=0, max=1)] = None,
@@ -117,14 +117,30 @@ def rollout(
     Example: envbuild rollout manifest/ --base-url http://127.0.0.1:8000/v1 --model NAME
     """
 
-    env = _open(manifest, preset, full_schema, prompts, seed, rerun_golds, evaluation=evaluation)
+    env = Environment.open(
+        manifest,
+        settings=load_preset(preset, schema=schema, evaluation=evaluation),
+        prompts=load_prompts(prompts),
+        seed=seed,
+        rerun_golds=rerun_golds,
+    )
     chosen = choose_rows(env, rows=rows, named=row or (), where=where)
     given = {"temperature": temperature, "top_p": top_p, "top_k": top_k}
     sampling = msgspec.structs.replace(
         EVALUATION_SAMPLING if evaluation else Sampling(),
         **{name: value for name, value in given.items() if value is not None},
     )
-    configuration = _configuration(env, manifest, model, sampling, step)
+    configuration = {  # what a resume must agree on; the rows and episodes asked for may grow
+        "manifest": str(manifest.resolve()),
+        "manifest_sha256": sha256_file(env.manifest.root / ROWS_FILE),
+        "model": model,
+        "settings": msgspec.to_builtins(env.settings),
+        "prompts_sha256": env.prompts.sha256,
+        "sampling": msgspec.to_builtins(sampling),
+        "step": step,
+        "seed": env.seed,
+        **VERSIONS,
+    }
     with EpisodeJournal(out, configuration=configuration) as journal:
         asked = (f"{name}/{n}" for name in chosen for n in range(episodes))
         todo = [episode_id for episode_id in asked if episode_id not in journal.finished]
@@ -139,92 +155,33 @@ def rollout(
             api_key=os.environ.get("OPENAI_API_KEY", ""),
             connections=concurrency,
         )
-        options = {"episodes": episodes, "concurrency": concurrency, "step": step, "policy": model}
-        asyncio.run(_roll_out(env, chosen, client, journal, todo, options, trace, quiet))
+
+        def show_first(episode_id: str, *turn: Any) -> None:
+            if episode_id == todo[0]:
+                _show_turn(*turn)
+
+        async def roll_out() -> None:
+            done = submitted = 0
+            async with client:
+                with progress("episodes", total=len(todo), quiet=quiet or trace) as bar:
+                    async for episode in run_rollouts(
+                        env,
+                        chosen,
+                        client,
+                        journal,
+                        episodes=episodes,
+                        concurrency=concurrency,
+                        step=step,
+                        policy=model,
+                        on_turn=show_first if trace else None,
+                    ):
+                        done += 1
+                        submitted += episode.ended_by is EndedBy.SUBMIT_SQL
+                        bar.advance(note=f"submitted {submitted / done:.0%}")
+
+        asyncio.run(roll_out())
         count = journal.seal()
         unanswered = len(journal.unanswered)
-    _report(out, where, count, unanswered, json=json)
-    if unanswered:
-        warn(
-            f"the server failed {counted(unanswered, 'episode')}: not scored, and the same command "
-            "asks again"
-        )
-    end(findings=unanswered)
-
-
-def _open(
-    manifest: Path,
-    preset: str,
-    full_schema: bool,
-    prompts: Path | None,
-    seed: int,
-    rerun_golds: bool,
-    **settings: bool,
-) -> Environment:
-
-    return Environment.open(
-        manifest,
-        settings=load_preset(preset, schema="full" if full_schema else "withheld", **settings),
-        prompts=load_prompts(prompts),
-        seed=seed,
-        rerun_golds=rerun_golds,
-    )
-
-
-async def _roll_out(
-    env: Environment,
-    rows: list[str],
-    client: Any,
-    journal: EpisodeJournal,
-    todo: list[str],
-    options: dict[str, Any],
-    trace: bool,
-    quiet: bool,
-) -> None:
-
-    def show(episode_id: str, request: TextRequest, completion: str, observation: str) -> None:
-        if episode_id == todo[0]:
-            _show_turn(request, completion, observation)
-
-    options["on_turn"] = show if trace and todo else None
-    done = submitted = 0
-    bar = progress("episodes", total=len(todo), quiet=quiet or trace)
-    async with client:
-        with bar as shown:
-            async for episode in run_rollouts(env, rows, client, journal, **options):
-                done += 1
-                submitted += episode.ended_by is EndedBy.SUBMIT_SQL
-                shown.advance(note=f"submitted {submitted / done:.0%}")
-
-
-def _show_turn(request: TextRequest, completion: str, observation: str) -> None:
-    """One turn on stderr, as `--trace` shows it."""
-    warn(f"--- {request.kind} turn, at most {request.max_new_tokens} tokens")
-    warn(completion.strip() or "(nothing)")
-    if observation:
-        warn("\n".join(f"    {line}" for line in observation.split("\n")))
-
-
-def _configuration(
-    env: Environment, manifest: Path, model: str, sampling: Sampling, step: int | None
-) -> dict[str, object]:
-    """What a resume must agree on; which rows and how many episodes may grow."""
-
-    return {
-        "manifest": str(manifest.resolve()),
-        "manifest_sha256": sha256_file(env.manifest.root / ROWS_FILE),
-        "model": model,
-        "settings": msgspec.to_builtins(env.settings),
-        "prompts_sha256": env.prompts.sha256,
-        "sampling": msgspec.to_builtins(sampling),
-        "step": step,
-        "seed": env.seed,
-        **VERSIONS,
-    }
-
-
-def _report(out: Path, where: str, count: int, unanswered: int, *, json: bool) -> None:
-
     ended: Counter[str] = Counter()
     errors: Counter[str] = Counter()
     turns = 0
@@ -233,25 +190,44 @@ def _report(out: Path, where: str, count: int, unanswered: int, *, json: bool) -
         turns += len(episode.turns)
         if episode.error:
             errors[episode.error[:200]] += 1
-    summary = dict(sorted(ended.items()))
-    mean = turns / count if count else 0.0
-
-    def show() -> None:
-        rows = [(name, number, f"{number / count:.1%}") for name, number in summary.items()]
-        print_table(("ended by", "episodes", "share"), rows, right=(1, 2))
-        say(f"{counted(count, 'episode')}, {mean:.2f} turns each, in {out}")
-        for error, number in errors.most_common(3):
-            warn(f"{number} x {error}")
-
     document = {
         "out": str(out),
         "where": where,
         "episodes": count,
-        "ended_by": summary,
-        "mean_turns": mean,
+        "ended_by": dict(sorted(ended.items())),
+        "mean_turns": turns / count if count else 0.0,
         "unanswered": unanswered,
     }
-    emit("rollout", document, show, json=json)
+
+    def show() -> None:
+        rows = [(name, number, f"{number / count:.1%}") for name, number in sorted(ended.items())]
+        print_table(("ended by", "episodes", "share"), rows, right=(1, 2))
+        say(f"{counted(count, 'episode')}, {document['mean_turns']:.2f} turns each, in {out}")
+        for error, number in errors.most_common(3):
+            warn(f"{number} x {error}")
+
+    if unanswered:
+        warn(
+            f"the server failed {counted(unanswered, 'episode')}: not scored, and the same command "
+            "asks again"
+        )
+    finish(
+        "rollout",
+        document,
+        show,
+        json=json,
+        findings=unanswered,
+        wrote=out,
+        following=("score", out),
+    )
+
+
+def _show_turn(request: TextRequest, completion: str, observation: str) -> None:
+    """One turn on stderr, as `--trace` shows it."""
+    warn(f"--- {request.kind} turn, at most {request.max_new_tokens} tokens")
+    warn(completion.strip() or "(nothing)")
+    if observation:
+        warn("\n".join(f"    {line}" for line in observation.split("\n")))
 
 
 def score(
@@ -295,8 +271,15 @@ def score(
         "mean_reward": mean,
         "tiers": dict(sorted(Counter(b.tier.value for b in breakdowns).items())),
     }
-    emit("score", document, lambda: _show_scores(breakdowns, played, mean), json=json)
-    end(findings=len(scored) < len(breakdowns))
+    finish(
+        "score",
+        document,
+        lambda: _show_scores(breakdowns, played, mean),
+        json=json,
+        findings=len(scored) < len(breakdowns),
+        wrote=episodes / REWARDS_FILE,
+        following=("evaluate", episodes),
+    )
 
 
 def _show_scores(
@@ -345,15 +328,13 @@ def view(
     chosen = list(islice(iter_episodes(episodes), limit))
     try:
         opened = open_manifest(manifest or manifest_of(episodes))
-        known, asked = set(opened.row_ids), {episode.row_id for episode in chosen}
-        unknown = sorted(asked - known)
-        if unknown and manifest is not None:
-            opened.row(unknown[0])  # says that it has no such row, as score and evaluate do
-        rows = {row_id: opened.row(row_id) for row_id in sorted(asked & known)}
-        if unknown:
+        asked = sorted({episode.row_id for episode in chosen})
+        known = set(opened.row_ids) if manifest is None else set(asked)  # a named one has them all
+        rows = {row_id: opened.row(row_id) for row_id in asked if row_id in known}
+        if len(rows) < len(asked):
             warn(
-                f"{len(unknown)} of {len(asked)} questions are not shown: {opened.root} holds them "
-                "no longer"
+                f"{len(asked) - len(rows)} of {len(asked)} questions are not shown: {opened.root} "
+                "holds them no longer"
             )
     except CorpusFolderError as e:
         if manifest is not None:
@@ -377,8 +358,13 @@ def view(
         "rows_known": len(rows),
         "scored": sum(episode.episode_id in rewards for episode in chosen),
     }
-    said = f"{counted(len(chosen), 'episode')} in {html}"
-    emit("view", document, lambda: say(said), json=json)
+    finish(
+        "view",
+        document,
+        lambda: say(f"{counted(len(chosen), 'episode')} in {html}"),
+        json=json,
+        following=("evaluate", episodes),
+    )
 
 
 def play(
@@ -388,7 +374,7 @@ def play(
     ] = None,
     preset: PresetOption = "default",
     prompts: PromptsOption = None,
-    full_schema: FullSchemaOption = False,
+    schema: SchemaOption = "withheld",
     step: GateStepOption = None,
     rerun_golds: RerunGoldsOption = False,
     seed: SeedOption = 0,
@@ -400,7 +386,13 @@ def play(
 
         printf 'tables\\nsubmit SELECT 1\\n' | envbuild play manifest/ --row ID
     """
-    environment = _open(manifest, preset, full_schema, prompts, seed, rerun_golds)
+    environment = Environment.open(
+        manifest,
+        settings=load_preset(preset, schema=schema),
+        prompts=load_prompts(prompts),
+        seed=seed,
+        rerun_golds=rerun_golds,
+    )
     if row is None:
         row = next(iter(environment.manifest.row_ids), None)
         if row is None:
@@ -417,7 +409,13 @@ def play(
     episode, reward = environment.episode(), environment.reward()
     environment.close()
     document = {"episode": episode, "reward": reward}
-    emit("play", document, lambda: _show_end(episode, reward), json=json)
+    finish(
+        "play",
+        document,
+        lambda: _show_end(episode, reward),
+        json=json,
+        following=("rollout", manifest, "--base-url", "URL", "--model", "NAME"),
+    )
 
 
 def _take_turns(environment: Environment, tell: Callable[[str], None]) -> None:
@@ -461,34 +459,35 @@ def _show_end(episode: Episode, reward: RewardBreakdown) -> None:
     print_table(("part", "value"), parts)
 
 
-_OPERANDS = {"table_name": "TABLE", "table_a": "TABLE", "table_b": "TABLE"} | {
-    "column_name": "COLUMN", "limit": "N", "sql": "QUERY",
-}  # fmt: skip
+WORDS: dict[str, Tool] = {tool.word: tool for tool in TOOLS}
+"""What a person types for each tool."""
+OPERANDS = {
+    "table_name": "TABLE",
+    "table_a": "TABLE",
+    "table_b": "TABLE",
+    "column_name": "COLUMN",
+    "limit": "N",
+    "sql": "QUERY",
+}
 
 
 def play_help() -> str:
     """What may be typed, a line each."""
-    lines = [(_usage(tool), tool.typed) for tool in _tools_by_word().values()]
+    lines = []
+    for word, tool in WORDS.items():
+        names = [(OPERANDS[one.name], one.required) for one in tool.arguments]
+        usage = " ".join((word, *(name if needed else f"[{name}]" for name, needed in names)))
+        lines.append((usage, tool.typed))
     lines += [("prompt", "what an agent is told at the start")]
     lines += [("help, quit", "this list; leave")]
     shown = "\n".join(f"{usage:<28} {text}" for usage, text in lines)
     return f"{shown}\nA JSON call, or several, is taken as it is. Names with blanks go in quotes."
 
 
-def _usage(tool: Tool) -> str:
-    names = [(_OPERANDS[one.name], one.required) for one in tool.arguments]
-    return " ".join((tool.word, *(name if needed else f"[{name}]" for name, needed in names)))
-
-
-def _tools_by_word() -> dict[str, Tool]:
-
-    return {tool.word: tool for tool in TOOLS}
-
-
 def completion_of(line: str) -> str:
     """The completion a typed line stands for; a line of another form is returned as it is."""
     word, _, rest = line.strip().partition(" ")
-    tool = _tools_by_word().get(word.lower())
+    tool = WORDS.get(word.lower())
     if tool is None:
         return line
     names = tuple(argument.name for argument in tool.arguments)
@@ -511,7 +510,7 @@ def completion_of(line: str) -> str:
 def _is_unknown(line: str) -> bool:
     """Whether a line is neither one of the words nor anything that an agent would have written."""
     word = line.strip().partition(" ")[0].lower()
-    return word not in _tools_by_word() and "{" not in line and "<" not in line
+    return word not in WORDS and "{" not in line and "<" not in line
 
 
 def ask(
@@ -520,7 +519,7 @@ def ask(
     base_url: BaseUrlOption,
     model: ModelOption,
     evidence: Annotated[str, Option(help="Outside knowledge the model should have.")] = "",
-    full_schema: FullSchemaOption = False,
+    schema: SchemaOption = "withheld",
     dialect: DialectOption = "vllm",
     trace: Annotated[bool, Option("--trace", help="Show every turn as it goes (stderr).")] = False,
     seed: SeedOption = 0,
@@ -534,12 +533,11 @@ def ask(
     --base-url http://127.0.0.1:8000/v1 --model NAME
     """
 
-    def show_turn(place: int, request: TextRequest, completion: str, observation: str) -> None:
-        _show_turn(request, completion, observation)
+    def show_turn(_place: int, *turn: Any) -> None:
+        _show_turn(*turn)
 
     key = os.environ.get("OPENAI_API_KEY", "")
     generate = ServerGenerate(base_url, model, dialect=dialect, api_key=key, seed=seed)
-    schema = "full" if full_schema else "withheld"
     settings = load_preset("default", evaluation=True, schema=schema)
     agent = Agent(generate, settings=settings, policy=model)
     episode = agent.run(question, db, evidence=evidence, on_turn=show_turn if trace else None)
@@ -553,8 +551,13 @@ def ask(
         "columns": result.columns if result else (),
         "rows": result.rows if result else (),
     }
-    emit("ask", document, lambda: _show_answer(episode, result), json=json)
-    end(findings=result is None)
+    finish(
+        "ask",
+        document,
+        lambda: _show_answer(episode, result),
+        json=json,
+        findings=result is None,
+    )
 
 
 _WITHOUT_SQL = {

@@ -11,6 +11,7 @@ import msgspec
 from typer import Argument, Option
 from typer.models import ArgumentInfo
 
+from envbuild.cli.output import warn
 from envbuild.errors import UsageError
 from envbuild.pipeline.config import WHERE
 
@@ -51,15 +52,21 @@ def folder_option(help: str) -> Any:
 
 
 def default_corpus() -> Path:
-    """`$ENVBUILD_CORPUS`, else ./corpus."""
-    return Path(os.environ.get("ENVBUILD_CORPUS") or "corpus")
+    """`$ENVBUILD_CORPUS`, else ./corpus, else that of a demo; which one is said."""
+    if named := os.environ.get("ENVBUILD_CORPUS"):
+        return Path(named)
+    demo = Path("envbuild-demo", "corpus")
+    if Path("corpus").exists() or not demo.is_dir():
+        return Path("corpus")
+    warn(f"there is no ./corpus: {demo} is taken, the demo's")
+    return demo
 
 
 CorpusArgument = Annotated[
     Path,
     Argument(
         default_factory=default_corpus,
-        show_default="$ENVBUILD_CORPUS, else ./corpus",
+        show_default="$ENVBUILD_CORPUS, else ./corpus, else ./envbuild-demo/corpus",
         help="A corpus folder, or the folder above several.",
     ),
 ]
@@ -73,7 +80,9 @@ QuietOption = Annotated[bool, Option("--quiet", help="No progress bars.")]
 SeedOption = Annotated[int, Option(help="Run seed; same seed, same bytes.")]
 LimitOption = Annotated[int | None, Option(min=0, help="Stop after this many.")]
 WorkersOption = Annotated[int | None, Option(min=1, help="Processes; default: one a core.")]
-EngineOption = Annotated[str, Option(callback=_check_engine, help="local or ray.")]
+EngineOption = Annotated[
+    str, Option(metavar="local|ray", callback=_check_engine, help="What runs the work.")
+]
 ShardOption = Annotated[str | None, Option(metavar="I/N", help="Only shard I of N (Slurm arrays).")]
 RerunGoldsOption = Annotated[
     bool,
@@ -88,10 +97,14 @@ ReplaceOption = Annotated[
 ]
 BaseUrlOption = Annotated[str, Option(help="Such as http://127.0.0.1:8000/v1.")]
 ModelOption = Annotated[str, Option(help="The served model's name.")]
-DialectOption = Annotated[str, Option(help="vllm or openai.")]
-PresetOption = Annotated[str, Option(help="default, several-calls or one-call.")]
+DialectOption = Annotated[str, Option(metavar="vllm|openai", help="How the server is spoken to.")]
+PresetOption = Annotated[
+    str, Option(metavar="default|several-calls|one-call", help="Rules of the episode.")
+]
 PromptsOption = Annotated[Path | None, Option(metavar="FILE", help="Your own prompts (TOML).")]
-FullSchemaOption = Annotated[bool, Option("--full-schema", help="Put the DDL into the prompt.")]
+SchemaOption = Annotated[
+    str, Option(metavar="withheld|full", help="full: the DDL is in the prompt.")
+]
 GateStepOption = Annotated[
     int | None, Option("--step", min=0, help="Training step that sets the submit gate.")
 ]

@@ -6,12 +6,13 @@ the numbers alone are wider does one go past the edge: numbers are never cut.
 
 import io
 import os
+import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import typer
@@ -42,8 +43,27 @@ def emit(command: str, document: dict[str, Any], show: Callable[[], None], *, js
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
 
 
-def end(*, findings: object) -> None:
-    """Ends the command: with 1 where there are findings, else with 0."""
+def finish(
+    command: str,
+    document: dict[str, Any],
+    show: Callable[[], None],
+    *,
+    json: bool,
+    findings: object = False,
+    wrote: Path | None = None,
+    following: Sequence[object] = (),
+) -> NoReturn:
+    """A command's result and its end: with 1 where there are findings, else with 0.
+
+    A person is told last where the result lies and the words of the next command, on stderr.
+    """
+    emit(command, document, show, json=json)
+    if not json:
+        said = [f"wrote {wrote}"] if wrote is not None else []
+        if following:
+            said.append(f"next: envbuild {shlex.join(map(str, following))}")
+        if said:
+            warn("; ".join(said))
     raise typer.Exit(FINDINGS if findings else OK)
 
 
@@ -104,6 +124,12 @@ def print_records(names: Sequence[str], records: Iterable[Any], *fields: str) ->
     """A table of one record a row: its name first, then the fields, which are counts."""
     rows = [(r.name, *(f"{getattr(r, field):,}" for field in fields)) for r in records]
     print_table(names, rows, right=range(1, len(names)))
+
+
+def list_counts(counts: Mapping[str, int]) -> str:
+    """`1,204 not_sampled, 3 duplicate`: reasons with their counts, the most frequent first."""
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{count:,} {reason}" for reason, count in ordered)
 
 
 def print_wrapped(text: str) -> None:

@@ -15,9 +15,12 @@ from envbuild.cli.options import (
     JsonOption,
     LimitOption,
     ManifestArgument,
+    PresetOption,
+    PromptsOption,
     QuietOption,
     ReplaceOption,
     RerunGoldsOption,
+    SchemaOption,
     SeedOption,
     ShardOption,
     WhereOption,
@@ -28,9 +31,9 @@ from envbuild.cli.options import (
 )
 from envbuild.cli.output import (
     draws_blocks,
-    emit,
-    end,
+    finish,
     interval,
+    list_counts,
     percent,
     print_table,
     print_wrapped,
@@ -50,7 +53,6 @@ from envbuild.manifest.build import Built, build_manifest
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.manifest.samples import (
     LADDER,
-    SampleCounts,
     SampleReport,
     ShownSample,
     resample_manifest,
@@ -63,6 +65,7 @@ from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOption
 from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted
 from envbuild.records.evaluation import Evaluation, Rung
+from envbuild.records.manifest import ManifestRow, ScheduleRow
 from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import VERSIONS
 from envbuild.train.export import export_manifest
@@ -87,8 +90,6 @@ from envbuild.train.schedule import (
 from envbuild.train.trainer_env import TrainerEnv
 
 SHOWN_CHANGES = 5
-QUESTION_WIDTH = 58
-"""Characters of a question that are shown."""
 
 
 def buckets(
@@ -133,11 +134,18 @@ def buckets(
             _show_buckets(found, None)
             say(f"{found.corpus}: --edges {edges} makes {len(found.bands)} even buckets\n")
 
-    emit("buckets", report.document(), show, json=json)
     for found in report.corpora:
         if found.empty:
             warn(f"{found.corpus}: no question falls into {', '.join(found.empty)}")
-    end(findings=any(found.empty for found in report.corpora))
+    finish(
+        "buckets",
+        report.document(),
+        show,
+        json=json,
+        findings=any(found.empty for found in report.corpora),
+        wrote=corpus if limit is None and suggest is None else None,
+        following=("manifest", corpus),
+    )
 
 
 def _joined(numbers: tuple[float | str, ...]) -> str | None:
@@ -146,23 +154,26 @@ def _joined(numbers: tuple[float | str, ...]) -> str | None:
 
 
 def _show_buckets(found: CorpusBuckets, shares: tuple[float, ...] | None) -> None:
-    headers = ["bucket", "length", "questions", "share", ""]
-    rows: list[list[Any]] = []
     block = "█" if draws_blocks() else "#"
+    rows = []
     for position, band in enumerate(found.bands):
-        length = f"{band.lower}-{band.upper - 1}" if band.upper is not None else f"{band.lower}+"
-        bar = block * round(band.share * 24)
-        row = [band.name, length, f"{band.questions:,}", f"{band.share:.1%}", bar]
-        if shares:
-            row.insert(4, f"{shares[position]:.0%}")
-        rows.append(row)
-    if shares:
-        headers.insert(4, "pool")
-    say(
-        f"{found.corpus}: {counted(found.questions, 'question')}, masked {found.mask}; "
-        f"length {found.shortest} - {found.median:.0f} - {found.longest}"
+        rows.append(
+            (
+                band.name,
+                f"{band.lower}-{band.upper - 1}" if band.upper is not None else f"{band.lower}+",
+                f"{band.questions:,}",
+                percent(band.share),
+                f"{shares[position]:.0%}" if shares else "-",
+                block * round(band.share * 24),
+            )
+        )
+    print_table(
+        ("bucket", "length", "questions", "share", "pool", ""),
+        rows,
+        title=f"{found.corpus}: {counted(found.questions, 'question')}, masked {found.mask}; "
+        f"length {found.shortest} - {found.median:.0f} - {found.longest}",
+        right=range(1, 5),
     )
-    print_table(headers, rows, right=(1, 2, 3, 4) if shares else (1, 2, 3))
     if shares:
         largest = counted(found.pool_size(shares), "question")
         say(f"the largest pool with these shares: {largest}\n")
@@ -199,8 +210,14 @@ def sample(
             watch=bar.reach,
         )
     document = {"corpora": report.corpora, "shown": report.shown}
-    emit("sample", document, lambda: _show_samples(report), json=json)
-    end(findings=report.num_changed)
+    finish(
+        "sample",
+        document,
+        lambda: _show_samples(report),
+        json=json,
+        findings=report.num_changed,
+        following=("manifest", corpus),
+    )
 
 
 def _show_samples(report: SampleReport) -> None:
@@ -223,11 +240,13 @@ def _show_samples(report: SampleReport) -> None:
     for shown in report.shown:
         _show_sample(shown)
     for found in report.corpora:
-        _warn_about(found)
+        for reason, number in found.refused.items():
+            warn(f"{found.corpus}: {number:,} not sampled: {reason}")
+        for row_id, difference in found.changed[:SHOWN_CHANGES]:
+            warn(f"{row_id}: {difference}")
 
 
 def _show_sample(shown: ShownSample) -> None:
-
     say(f"{shown.row_id}: {counted(len(shown.tables), 'table')} (drawn {shown.target_size})")
     say(fill(shown.question, 79, initial_indent="  ", subsequent_indent="  "))
     say(f"  gold         {', '.join(shown.gold_tables) or '-'}")
@@ -236,15 +255,6 @@ def _show_sample(shown: ShownSample) -> None:
     for position, key in enumerate(shown.foreign_keys):
         say(f"  {'' if position else 'keys':11}  {key}")
     say()
-
-
-def _warn_about(found: SampleCounts) -> None:
-    for reason, number in found.refused.items():
-        warn(f"{found.corpus}: {number:,} not sampled: {reason}")
-    for row_id, difference in found.changed[:SHOWN_CHANGES]:
-        warn(f"{row_id}: {difference}")
-    if len(found.changed) > SHOWN_CHANGES:
-        warn(f"{found.corpus}: and {len(found.changed) - SHOWN_CHANGES:,} more changed")
 
 
 def _spread(counts: dict[int, int]) -> str:
@@ -317,9 +327,15 @@ def manifest(
         "rejected": built.counts.rejected,
         "counts": built.counts,
     }
-    emit("manifest", document, lambda: _show_manifest(built), json=json)
-    asked = {*left_out, "style_not_taken"}
-    end(findings=sum(n for reason, n in built.counts.rejects.items() if reason not in asked))
+    finish(
+        "manifest",
+        document,
+        lambda: _show_manifest(built),
+        json=json,
+        findings=built.counts.rejects.keys() - {*left_out, "style_not_taken"},
+        wrote=built.out,
+        following=("pool", built.out) if built.complete else (),
+    )
 
 
 def _manifest_settings(sampled: SampleOptions, **others: Any) -> ManifestSettings:
@@ -351,16 +367,11 @@ def _show_manifest(built: Built) -> None:
         rows = [[name, f"{n:,}", f"{n / counts.rows:.1%}"] for name, n in counts.buckets.items()]
         print_table(["bucket", "rows", "share"], rows, right=(1, 2))
     if counts.rejects:
-        ordered = sorted(counts.rejects.items(), key=lambda pair: (-pair[1], pair[0]))
-        rows = [[reason, f"{number:,}"] for reason, number in ordered]
-        print_table(["left out because", "questions"], rows, right=(1,))
+        print_wrapped(f"left out: {list_counts(counts.rejects)}")
     if counts.variants:
-        made = counts.variants.get("made", 0)
         skipped = {name: n for name, n in counts.variants.items() if name != "made"}
-        told = ", ".join(f"{n:,} {name}" for name, n in skipped.items()) or "none"
-        noun = "database" if made == 1 else "databases"
-        say(f"{made:,} hidden variant {noun}; golds that one cannot judge: {told}")
-    say(str(built.out))
+        made = counted(counts.variants.get("made", 0), "hidden variant database")
+        say(f"{made}; golds that one cannot judge: {list_counts(skipped) or 'none'}")
 
 
 def pool(
@@ -418,8 +429,7 @@ def pool(
     if suggest:
         lengths = lengths_a_bucket(offered_rows(manifest, choice, test=apart).rows)
         plan = suggest_schedule({name: len(values) for name, values in lengths.items()})
-        emit("pool", {"suggested": plan}, lambda: say(render_schedule(plan), end=""), json=json)
-        return
+        finish("pool", {"suggested": plan}, lambda: say(render_schedule(plan), end=""), json=json)
     plan = load_schedule(settings.schedule)
     if step >= plan.steps:
         raise UsageError(
@@ -441,6 +451,7 @@ def pool(
         _plot_schedule(plot_schedule, draws, step)
     for note in filled.notes:
         warn(note)
+    questions = [(row, opened.row(row.row_id)) for row in draw.rows]
     document = {
         "schedule": msgspec.to_builtins(draws.schedule),
         "seed": draws.seed,
@@ -455,37 +466,41 @@ def pool(
             "unmeasured": filled.unmeasured,
             "notes": list(filled.notes),
         },
-        "step": _step_document(draw, opened),
+        "step": {
+            "step": draw.step,
+            "mixture": draw.mixture,
+            "gate_probability": draw.gate_probability,
+            "counts": draw.counts,
+            "lacking": draw.lacking,
+            "questions": [
+                {
+                    "slot": drawn.schedule_slot,
+                    "row_id": drawn.row_id,
+                    "bucket": drawn.bucket,
+                    "epoch": drawn.epoch,
+                    "db_id": row.db_id,
+                    "question": row.question,
+                }
+                for drawn, row in questions
+            ],
+        },
         "written": written or None,
     }
-    emit("pool", document, lambda: _show_pool(filled, draws, draw, opened, written), json=json)
-    end(findings=filled.lacking or draw.lacking)
-
-
-def _step_document(draw: StepDraw, manifest: Manifest) -> dict[str, Any]:
-    questions = [
-        {
-            "slot": row.schedule_slot,
-            "row_id": row.row_id,
-            "bucket": row.bucket,
-            "epoch": row.epoch,
-            "db_id": manifest.row(row.row_id).db_id,
-            "question": manifest.row(row.row_id).question,
-        }
-        for row in draw.rows
-    ]
-    return {
-        "step": draw.step,
-        "mixture": draw.mixture,
-        "gate_probability": draw.gate_probability,
-        "counts": draw.counts,
-        "lacking": draw.lacking,
-        "questions": questions,
-    }
+    finish(
+        "pool",
+        document,
+        lambda: _show_pool(filled, draws, draw, questions),
+        json=json,
+        findings=filled.lacking or draw.lacking,
+        wrote=Path(written["file"]) if written else None,
+        following=("export", manifest, "--to", "trl", "--out", "data/trl")
+        if written
+        else ("pool", manifest, "--write"),
+    )
 
 
 def _show_pool(
-    pool: Pool, draws: Draws, draw: StepDraw, manifest: Manifest, written: dict[str, Any]
+    pool: Pool, draws: Draws, draw: StepDraw, questions: list[tuple[ScheduleRow, ManifestRow]]
 ) -> None:
     print_table(
         ("bucket", "share", "wanted", "offered", "taken", "borrowed", "lacking"),
@@ -498,17 +513,22 @@ def _show_pool(
         right=range(1, 7),
     )
     if pool.left_out:
-        parts = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
-        say(f"left out: {parts}\n")
+        say(f"left out: {list_counts(pool.left_out)}\n")
     mixture = ", ".join(f"{name} {share:.3f}" for name, share in draw.mixture.items())
     say(f"step {draw.step}: {mixture}; submit gate {draw.gate_probability:.4g}")
-    say("\nslot  bucket    pass  row and question (pass: how often its bucket began anew)")
-    for row in draw.rows:
-        head = f"{row.schedule_slot:>4}  {row.bucket:<8}{row.epoch + 1:>6}  "
-        question = " ".join(manifest.row(row.row_id).question.split())
-        if len(question) > QUESTION_WIDTH:
-            question = question[: QUESTION_WIDTH - 1] + "…"
-        say(f"{head}{row.row_id}\n{'':{len(head)}}{question}")
+    print_table(
+        ("slot", "bucket", "pass", "row and question (pass: how often its bucket began anew)"),
+        [
+            (
+                drawn.schedule_slot,
+                drawn.bucket,
+                drawn.epoch + 1,
+                f"{drawn.row_id}\n{' '.join(row.question.split())}",
+            )
+            for drawn, row in questions
+        ],
+        right=(0, 2),
+    )
     for name, count in draw.lacking.items():
         held = draw.counts[name] - count
         warn(
@@ -526,12 +546,9 @@ def _show_pool(
             "--suggest prints a schedule for this manifest's own buckets; a manifest of more "
             "questions, or a schedule of fewer a step, helps too"
         )
-    if written:
-        say(f"wrote {counted(written['rows'], 'row')} to {written['file']}")
 
 
 def _plot_lengths(path: Path, manifest: Manifest) -> None:
-
     lengths = lengths_a_bucket(pl.DataFrame(manifest.columns("bucket", "masked_length")))
     total = sum(len(values) for values in lengths.values())
     recorded = list(manifest.edges.values())
@@ -543,7 +560,6 @@ def _plot_lengths(path: Path, manifest: Manifest) -> None:
 
 
 def _plot_schedule(path: Path, draws: Draws, step: int) -> None:
-
     plan = draws.schedule
     steps = range(plan.steps)
     plot_schedule(
@@ -557,18 +573,16 @@ def _plot_schedule(path: Path, draws: Draws, step: int) -> None:
 
 def export(
     manifest: ManifestArgument,
-    to: Annotated[str, Option(help="trl, verl, skyrl, verifiers, nemo or datasets.")],
+    to: Annotated[
+        str, Option(metavar="trl|verl|skyrl|verifiers|nemo|datasets", help="Whose layout.")
+    ],
     out: Annotated[Path, Option(help="Folder to write.")],
     schedule: Annotated[
         Path | None, Option(help="schedule.parquet; default: the manifest's own, if any.")
     ] = None,
-    preset: Annotated[
-        str, Option(help="Rules of the episode: default, several-calls, one-call.")
-    ] = "default",
-    schema: Annotated[
-        str, Option(help="withheld, or full: the DDL is in the prompt.")
-    ] = "withheld",
-    prompts: Annotated[Path | None, Option(help="TOML file that replaces the prompts.")] = None,
+    preset: PresetOption = "default",
+    schema: SchemaOption = "withheld",
+    prompts: PromptsOption = None,
     where: WhereOption = "",
     replace: Annotated[
         bool, Option("--replace", help="Remove an export there of other settings or inputs.")
@@ -601,8 +615,7 @@ def export(
     elif to != "datasets" and not written.scheduled:
         warn("no schedule: the rows are in row_id order (`envbuild pool --write` makes one)")
     if written.left_out:
-        told = ", ".join(f"{count:,} {reason}" for reason, count in written.left_out.items())
-        warn(f"rows in no file, as `pool` keeps them out: {told}")
+        warn(f"rows in no file, as `pool` keeps them out: {list_counts(written.left_out)}")
     document = msgspec.to_builtins(written)
     del document["format"]
 
@@ -610,7 +623,7 @@ def export(
         rows = [(name, f"{count:,}") for name, count in written.files.items()]
         print_table(("file", "rows"), rows, title=f"{to} layout in {out}", right=(1,))
 
-    emit("export", {**document, "out": str(out)}, show, json=json)
+    finish("export", {**document, "out": str(out)}, show, json=json, wrote=out)
 
 
 def ladder(
@@ -638,7 +651,16 @@ def ladder(
     played = [(name, path) for name, path in episodes.items() if path.is_dir()]
     rungs = evaluate_ladder(played, rerun_golds=rerun_golds) if played else []
     if html is not None and rungs:
-        _write_ladder_page(html, folder, rungs)
+        evaluation = Evaluation(
+            name=f"Ladder: {folder.resolve().name}",
+            questions=rungs[-1].official.total,
+            said="the same questions over three sizes of database",
+            official_name="official@1",
+            scores=(score_group([]),),
+            ladder=tuple(rungs),
+            versions=VERSIONS,
+        )
+        write_text(html, render_page(evaluation, []))
 
     def show() -> None:
         if rungs:
@@ -657,7 +679,7 @@ def ladder(
                 )
 
     document = {"folder": str(folder), "rows": rows, "same_as_full": same, "rungs": rungs}
-    emit("ladder", document, show, json=json)
+    finish("ladder", document, show, json=json, wrote=html if rungs else folder)
 
 
 def _show_rungs(rungs: list[Rung]) -> None:
@@ -682,17 +704,3 @@ def _show_rungs(rungs: list[Rung]) -> None:
         ],
         right=range(1, 8),
     )
-
-
-def _write_ladder_page(path: Path, folder: Path, rungs: list[Rung]) -> None:
-
-    evaluation = Evaluation(
-        name=f"Ladder: {folder.resolve().name}",
-        questions=rungs[-1].official.total,
-        said="the same questions over three sizes of database",
-        official_name="official@1",
-        scores=(score_group([]),),
-        ladder=tuple(rungs),
-        versions=VERSIONS,
-    )
-    write_text(path, render_page(evaluation, []))

@@ -18,8 +18,7 @@ from envbuild.cli.options import (
     folder_option,
 )
 from envbuild.cli.output import (
-    emit,
-    end,
+    finish,
     interval,
     percent,
     print_table,
@@ -45,9 +44,13 @@ def evaluate(
     ] = None,
     benchmark: Annotated[
         str | None,
-        Option(help="bird, spider or spider-testsuite; default: that of the folder's layout."),
+        Option(
+            metavar="bird|spider|spider-testsuite", help="Default: that of the folder's layout."
+        ),
     ] = None,
-    keys: Annotated[str, Option(help="BIRD files: auto, id or position.")] = "auto",
+    keys: Annotated[
+        str, Option(metavar="auto|id|position", help="How BIRD files name their questions.")
+    ] = "auto",
     manifest: Annotated[
         Path | None, Option(help="Of the episodes; default: the one they were made with.")
     ] = None,
@@ -90,17 +93,18 @@ def evaluate(
         write_evaluation(folder, found, run.verdicts, run.literals)
     if html is not None:
         write_text(html, render_page(found, run.verdicts, run.episodes))
-        warn(f"wrote {html}")
     if metrics is not None:
         lines = (msgspec.json.encode(metric) + b"\n" for metric in iter_metrics(found))
         write_bytes(metrics, b"".join(lines))
-    emit(
+    finish(
         "evaluate",
         {"where": where, "evaluation": found},
         lambda: _show_evaluation(found),
         json=json,
+        findings=found.scores[0].unscored,
+        wrote=html or folder,
+        following=("compare", folder, "OTHER") if folder else (),
     )
-    end(findings=found.scores[0].unscored)
 
 
 def _show_evaluation(evaluation: Evaluation) -> None:
@@ -192,7 +196,9 @@ def compare(
             help="Two or more folders that `envbuild evaluate` wrote into; several seeds as A1,A2.",
         ),
     ],
-    rule: Annotated[str, Option(help="official, strict or hidden.")] = "official",
+    rule: Annotated[
+        str, Option(metavar="official|strict|hidden", help="What makes an answer right.")
+    ] = "official",
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -218,7 +224,7 @@ def compare(
                 f"questions; a delta below {floor.difference:.3f} is within test-retest noise"
             )
 
-    emit("compare", {"rule": rule, "comparisons": found, "noise": noise}, show, json=json)
+    finish("compare", {"rule": rule, "comparisons": found, "noise": noise}, show, json=json)
 
 
 def _comparison_rows(c: Comparison, score: str) -> list[tuple[str, str]]:
@@ -289,8 +295,16 @@ def card(
         {"card": str(f), "stale": r.stale, "fresh": r.fresh, "unchecked": r.unchecked}
         for f, r in done
     ]
-    emit("card", {"checked_only": check, "cards": cards}, show, json=json)
-    end(findings=check and any(refreshed.stale for _, refreshed in done))
+    stale = check and any(refreshed.stale for _, refreshed in done)
+    document = {"checked_only": check, "cards": cards}
+    finish(
+        "card",
+        document,
+        show,
+        json=json,
+        findings=stale,
+        following=("card", *files) if stale else (),
+    )
 
 
 def _card_said(refreshed: Refreshed, *, check: bool) -> str:

@@ -20,7 +20,7 @@ from envbuild.cli.options import (
     command_line,
     folder_option,
 )
-from envbuild.cli.output import FINDINGS, OK, emit, end, say, warn
+from envbuild.cli.output import FINDINGS, OK, finish, say, warn
 from envbuild.cli.preflight import preflight, print_rows
 from envbuild.cli.questions import buckets, manifest, pool, sample
 from envbuild.corpora.folder import open_corpora
@@ -126,11 +126,18 @@ def run(
         "dry_run": dry_run,
         "stages": [stage._asdict() for stage in ended],
     }
-    emit("run", document, lambda: _show_planned(ended) if dry_run else None, json=json)
     failed = [stage.name for stage in ended if stage.exit_code]
     if failed:
         warn(f"ended with 1: {', '.join(failed)}")
-    end(findings=failed)
+    finish(
+        "run",
+        document,
+        lambda: _show_planned(ended) if dry_run else None,
+        json=json,
+        findings=failed,
+        wrote=None if dry_run else folder,
+        following=("run", pipeline) if dry_run else ("play", folder / "manifest"),
+    )
 
 
 def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[EndedStage]:
@@ -220,14 +227,14 @@ def demo(
         print_rows([(m.folder.name, m.statistics) for m in measured])
         say("\nBuckets of the first corpus, by masked length of the gold SQL")
         first = corpus / measured[0].folder.name
-        _exit_code(buckets, corpus=first, settings=BucketsOptions(shares=(0.20, 0.25, 0.55)))
-        say("One sampled schema")
-        _exit_code(
-            sample, corpus=corpus / "demo_sqale", settings=SampleOptions(tables="6"), limit=1
-        )
+        shares = BucketsOptions(shares=(0.20, 0.25, 0.55))
+        one = {"settings": SampleOptions(tables="6"), "limit": 1}
+        with redirect_stderr(io.StringIO()):  # the demo names its own next command
+            _exit_code(buckets, corpus=first, settings=shares)
+            say("One sampled schema")
+            _exit_code(sample, corpus=corpus / "demo_sqale", **one)
         say(f"The question pool:  {pool_folder / 'manifest.parquet'}")
         say(f"What is wrong:      {out / 'preflight.html'}")
-        say(f"Try it yourself:    envbuild play {pool_folder}")
 
     document = {
         "out": str(out),
@@ -237,4 +244,4 @@ def demo(
         "rows": len(open_manifest(pool_folder).row_ids),
         "preflight": str(out / "preflight.html"),
     }
-    emit("demo", document, show, json=json)
+    finish("demo", document, show, json=json, wrote=out, following=("play", pool_folder))

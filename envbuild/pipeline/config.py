@@ -34,9 +34,10 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class MaterializeOptions(_Section, frozen=True, kw_only=True):
     """How a source is read."""
 
-    reader: Annotated[str, _field("auto, sqale, payload, synsql, bird, spider, folder or hub.")] = (
-        "auto"
-    )
+    reader: Annotated[
+        str,
+        _field("Its layout.", metavar="auto|sqale|payload|synsql|bird|spider|folder|hub"),
+    ] = "auto"
     name: Annotated[str, _field("The corpus's name; default: the source's.")] | None = None
     split: Annotated[str, _field("Only this split, such as train.")] | None = None
     limit: Annotated[int, Meta(description="Only the first N databases.", ge=0)] | None = None
@@ -83,7 +84,9 @@ class BucketsOptions(_Section, frozen=True, kw_only=True):
     edges: Annotated[
         tuple[int | str, ...], _field("Lengths at which a bucket begins. [default: 149,278]")
     ] = ()
-    mask: Annotated[str, _field("literals, or skeleton: identifiers masked too.")] = "literals"
+    mask: Annotated[
+        str, _field("skeleton: identifiers masked too.", metavar="literals|skeleton")
+    ] = "literals"
     shares: Annotated[
         tuple[float | str, ...], _field("Pool shares, one a bucket, such as 0.20,0.25,0.55.")
     ] = ()
@@ -100,7 +103,9 @@ class SampleOptions(_Section, frozen=True, kw_only=True):
     """How a question's tables are drawn."""
 
     tables: Annotated[str, _field("Fewest and most tables of a sample.")] = "4:64"
-    distractors: Annotated[str, _field("Added tables: fk, lexical, random or mixed.")] = "fk"
+    distractors: Annotated[
+        str, _field("How tables are added.", metavar="fk|lexical|random|mixed")
+    ] = "fk"
     extra: (
         Annotated[int, Meta(description="The gold tables and exactly this many.", ge=0)] | None
     ) = None
@@ -113,7 +118,9 @@ class ManifestOptions(SampleOptions, frozen=True, kw_only=True):
     edges: Annotated[
         tuple[int | str, ...], _field("Bucket edges; default: each corpus's buckets.parquet.")
     ] = ()
-    mask: Annotated[str, _field("literals or skeleton; default: as the edges.")] | None = None
+    mask: Annotated[str, _field("Default: as the edges.", metavar="literals|skeleton")] | None = (
+        None
+    )
     styles: Annotated[tuple[str, ...], _field("Phrasings to take, comma-separated.")] = ()
     leave_out: Annotated[
         tuple[str, ...], _field("Findings whose questions stay out, comma-separated.")

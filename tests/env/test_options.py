@@ -98,8 +98,8 @@ def test_a_preset_rules_the_calls_of_a_turn(
 
 def test_the_full_schema_is_the_views(manifest: Path, tmp_path: Path) -> None:
     server = PolicyServer(manifest)
-    episode = roll_one(server, manifest, tmp_path / "full", "--full-schema")
-    played = play(manifest, f"submit {GOLD}\n", "--full-schema")["episode"]
+    episode = roll_one(server, manifest, tmp_path / "full", "--schema", "full")
+    played = play(manifest, f"submit {GOLD}\n", "--schema", "full")["episode"]
     prompt = server.requests[0]["prompt"]
     assert prompt == episode.prompt == played["prompt"]
     assert "CREATE TABLE singer (" in prompt and "CREATE TABLE venue (" in prompt
