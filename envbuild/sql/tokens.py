@@ -51,7 +51,10 @@ ID_CHARACTER = r"[0-9A-Za-z_$\x80-\U0010ffff]"
 # Python 3.11.0 to 3.11.2 misread possessive quantifiers and atomic groups: a lookahead says where
 # a token ends, wherever a shorter match would be another token.
 SPACE = r"[ \t\n\f\r][ \t\n\v\f\r]*|\ufeff"
-COMMENT = r"--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)"
+COMMENT = r"--[^\n]*(?![^\n])|/\*(?=[\s\S])[^*]*(?:\*(?!/)[^*]*)*(?:\*/|\Z)"
+BLANKS = " \t\n\v\f\r\ufeff"
+GAP = rf"[{BLANKS}]*(?:(?:{COMMENT})[{BLANKS}]*)*"
+"""Blanks and comments; no part of it also matches less, which would look into a comment."""
 STRING = r"'[^']*(?:''[^']*)*'(?!')"
 BLOB = r"[xX]'(?:[0-9a-fA-F]{2})*'"
 _DIGITS = (
@@ -183,18 +186,16 @@ def type_places(code: list[Lexeme]) -> frozenset[int]:
 
 _MARKS = re.compile(
     r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
-    r"|--[^\n]*|/\*(?=[\s\S])[\s\S]*?(?:\*/|\Z)|;"
+    rf"|{COMMENT}|;"
 )
-_GAP = r"(?:[ \t\n\v\f\r\ufeff]+|--[^\n]*(?:\n|\Z)|/\*(?=[\s\S])(?:[^*]|\*(?!/))*(?:\*/|\Z))*"
-"""Blanks and comments; no part of it also matches less, which would look into a comment."""
-_NO_CODE = re.compile(_GAP)
-_WORD_ENDS = rf"(?!{ID_CHARACTER}){_GAP}"
+_NO_CODE = re.compile(GAP)
+_WORD_ENDS = rf"(?!{ID_CHARACTER}){GAP}"
 _TRIGGER = re.compile(
-    rf"{_GAP}(?:explain{_WORD_ENDS})?create{_WORD_ENDS}(?:temp(?:orary)?{_WORD_ENDS})*"
+    rf"{GAP}(?:explain{_WORD_ENDS})?create{_WORD_ENDS}(?:temp(?:orary)?{_WORD_ENDS})*"
     rf"trigger(?!{ID_CHARACTER})",
     re.IGNORECASE,
 )
-_TRIGGER_END = re.compile(rf"{_GAP}end{_GAP}", re.IGNORECASE)
+_TRIGGER_END = re.compile(rf"{GAP}end{GAP}", re.IGNORECASE)
 
 
 def split_statements(text: str) -> list[str]:

@@ -101,6 +101,7 @@ TRIGGER = "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT ';'; UPDATE a SET x =
         ("CREATE TABLE `a;b`([c;d] INT, \"e;f\" INT); SELECT 1",
          ["CREATE TABLE `a;b`([c;d] INT, \"e;f\" INT)", "SELECT 1"]),
         ("SELECT 'no end; SELECT 2", ["SELECT 'no end; SELECT 2"]),
+        ("\n" * 99 + "SELECT 1;" + " " * 99 + "SELECT 2", ["SELECT 1", "SELECT 2"]),
     ],
 )  # fmt: skip
 def test_split_statements(text: str, statements: list[str]) -> None:

@@ -5,29 +5,22 @@ SQLite's (`REFERENCES parent (columns) ON … MATCH … DEFERRABLE …`, or the 
 `FOREIGN KEY (columns)`, either one with its `CONSTRAINT name`).
 """
 
+import re
 from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
 from envbuild.sql.names import fold_name
-from envbuild.sql.tokens import Kind, lexemes, unquote
-
-_BLANKS = " \t\n\f\r"
-_NAMES = (Kind.WORD, Kind.STRING, Kind.QUOTED)
-_STARTS = ("references", "foreign", "constraint")
-_TAILS = [
-    *(
-        f"on {event} {action}".split()
-        for event in ("delete", "update", "insert")
-        for action in ("set null", "set default", "no action", "cascade", "restrict")
-    ),
-    *(
-        f"{deferrable} {when}".split()
-        for deferrable in ("not deferrable", "deferrable")
-        for when in ("initially deferred", "initially immediate", "")
-    ),
-]
-"""What may follow the parent's columns, the longer one first; besides MATCH and a name."""
+from envbuild.sql.tokens import (
+    BLANKS,
+    COMMENT,
+    GAP,
+    ID_CHARACTER,
+    QUOTED,
+    STRING,
+    WORD,
+    unquote,
+)
 
 
 class _Key(NamedTuple):
@@ -39,7 +32,7 @@ class _Key(NamedTuple):
     end: int
     parent: str
     following: str
-    """The next token behind it."""
+    """The comma or bracket behind it, if one is the next token."""
 
 
 def drop_references(sql: str, kept: Collection[str]) -> str:
@@ -68,67 +61,57 @@ def _left_of(sql: str, keys: list[_Key]) -> str:
     """
     end, following = keys[-1].end, keys[-1].following
     has_comma = any(sql[key.lead] == "," for key in keys)
-    left = "," if has_comma and following not in (",", ")") else ""
+    left = "," if has_comma and not following else ""
     gaps = (sql[key.lead : key.start].removeprefix(",") for key in keys)
-    left += "".join(gap for gap in gaps if gap.strip(_BLANKS))
-    ends_apart = left[-1:] in tuple(_BLANKS) or sql[end : end + 1] in ("", ",", ")", *_BLANKS)
+    left += "".join(gap for gap in gaps if gap.strip(BLANKS))
+    ends_apart = left[-1:] in tuple(BLANKS) or sql[end : end + 1] in ("", ",", ")", *BLANKS)
     return left if sql[keys[0].lead] == "," or ends_apart else left + " "
+
+
+_END = rf"(?!{ID_CHARACTER})"
+_NAME = rf"(?:{WORD}{_END}|{STRING}|{QUOTED})"
+_COLUMNS = rf"\((?:{COMMENT}|{STRING}|{QUOTED}|[^()'\"`\[/-]|-(?!-)|/(?!\*))*\)"
+
+
+def _words(text: str) -> str:
+    """The pattern of these words, with gaps between them."""
+    return rf"{_END}{GAP}".join(text.split()) + _END
+
+
+_ACTION = "|".join(map(_words, ("set null", "set default", "no action", "cascade", "restrict")))
+_WHEN = "|".join(map(_words, ("initially deferred", "initially immediate")))
+_TAIL = (
+    rf"on{_END}{GAP}(?:delete|update|insert){_END}{GAP}(?:{_ACTION})"
+    rf"|match{_END}{GAP}{_NAME}"
+    rf"|(?:not{_END}{GAP})?deferrable{_END}(?:{GAP}(?:{_WHEN}))?"
+)
+_CLAUSE = (
+    rf"(?:constraint{_END}{GAP}{_NAME}{GAP})?(?:{_words('foreign key')}{GAP}{_COLUMNS}{GAP})?"
+    rf"references{_END}{GAP}(?P<parent>{_NAME})(?:{GAP}{_COLUMNS})?(?:{GAP}(?:{_TAIL}))*"
+)
+_KEY = re.compile(
+    rf"(?=[,cfr'\"`\[/{BLANKS}-])(?:{STRING}|{QUOTED}"
+    rf"|,?{GAP}(?<!{ID_CHARACTER})(?=[cfr])(?P<clause>{_CLAUSE})(?={GAP}(?P<following>[,)]?))"
+    rf"|{COMMENT})"
+)
+"""A clause with what leads to it, or what may hide the words of one; of folded text.
+
+Both lookaheads only save time: opening an episode waits for this.
+"""
 
 
 @lru_cache(maxsize=8192)  # a database's tables come up in view after view
 def _find_keys(sql: str) -> tuple[_Key, ...]:
-    if "references" not in sql.lower():
+    folded = fold_name(sql)
+    if "references" not in folded:
         return ()
-    code = lexemes(sql)
-    words = [lexeme.text.lower() for lexeme in code]
-    names = [lexeme.kind in _NAMES for lexeme in code]
-    found: list[_Key] = []
-    done = 1
-    for place, word in enumerate(words):
-        if word not in _STARTS or place < done or code[place].kind is not Kind.WORD:
-            continue
-        if (clause := _behind_key(words, names, place)) is None:
-            continue
-        parent_at, done = clause
-        before, last = code[place - 1], code[done - 1]
-        lead = before.start if before.text == "," else before.start + len(before.text)
-        following = words[done] if done < len(words) else ""
-        parent, end = unquote(code[parent_at].text), last.start + len(last.text)
-        found.append(_Key(lead, code[place].start, end, parent, following))
+    found = []
+    for match in _KEY.finditer(folded):
+        if match["clause"] is not None:
+            start, end = match.span("clause")
+            parent = unquote(sql[slice(*match.span("parent"))])
+            found.append(_Key(match.start(), start, end, parent, match["following"]))
     return tuple(found)
-
-
-def _behind_key(words: list[str], names: list[bool], place: int) -> tuple[int, int] | None:
-    """The parent's place, and the one behind the clause that starts at `place`, if one does."""
-    if words[place] == "constraint" and names[place + 1 : place + 2] == [True]:
-        place += 2
-    if words[place : place + 2] == ["foreign", "key"]:
-        place = _behind_columns(words, place + 2)
-        if not place:
-            return None
-    if words[place : place + 1] != ["references"] or names[place + 1 : place + 2] != [True]:
-        return None
-    behind = _behind_columns(words, place + 2) or place + 2
-    while True:
-        if words[behind : behind + 1] == ["match"] and names[behind + 1 : behind + 2] == [True]:
-            behind += 2
-            continue
-        tail = next((t for t in _TAILS if words[behind : behind + len(t)] == t), None)
-        if tail is None:
-            return place + 1, behind
-        behind += len(tail)
-
-
-def _behind_columns(words: list[str], place: int) -> int:
-    """The place behind a bracket of names that opens at `place`; 0 where none does."""
-    if words[place : place + 1] != ["("]:
-        return 0
-    for at in range(place + 1, len(words)):
-        if words[at] == ")":
-            return at + 1
-        if words[at] == "(":
-            break
-    return 0
 
 
 def _is_kept(parent: str, kept: Collection[str]) -> bool:

@@ -24,11 +24,12 @@ from envbuild.sql.names import fold_name
 
 _SMALL = 4 * 1024 * 1024
 _OBJECTS = """
-SELECT type, name, tbl_name, ifnull(CAST(sql AS TEXT), '') FROM main.sqlite_schema
+SELECT iif(type = 'table' AND rootpage = 0, 'virtual', type), name, tbl_name,
+ifnull(CAST(sql AS TEXT), '') FROM main.sqlite_schema
 WHERE type <> 'trigger' AND (type = 'view' OR name = 'sqlite_stat1'
 OR tbl_name COLLATE NOCASE IN ({names})) ORDER BY rowid"""
-_COLUMNS = "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?, 'main')"
-_KIND = "SELECT type, wr FROM pragma_table_list(?) WHERE schema = 'main'"
+_COLUMNS = "SELECT name, hidden FROM pragma_table_xinfo(?, 'main')"
+_WITHOUT_ROWID = "SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'"
 _CREATE = re.compile(
     r"create\s+(?:unique\s+index|index|virtual\s+table|table|view)\s+(?:if\s+not\s+exists\s+)?",
     re.IGNORECASE,
@@ -118,16 +119,13 @@ class ViewBuilder:
 
 
 class _Table(NamedTuple):
-    """One table of the source, and how its rows can be copied."""
+    """One table of the source."""
 
     name: str
     sql: str
     rowid: str
-    """A name for the rowid that no column takes; empty where a column is it or none is there."""
-    columns: tuple[str, ...]
-    """The columns that are stored."""
-    by_column: bool
-    """Some columns are not stored, or the table is virtual: `SELECT *` will not do."""
+    """A name for the rowid that no column takes; empty where there is none."""
+    is_virtual: bool
 
 
 class _Source:
@@ -170,27 +168,22 @@ class _Source:
             return
         objects = _OBJECTS.format(names=", ".join("?" * len(names)))
         for kind, name, table, sql in list(iter_rows(connection, objects, tuple(names))):
-            if kind == "table":
-                self.tables[fold_name(name)] = _read_table(connection, name, sql)
+            if kind in ("table", "virtual"):
+                rowid = _rowid(connection, name, kind, sql)
+                self.tables[fold_name(name)] = _Table(name, sql, rowid, kind == "virtual")
             elif kind == "view":
                 self.views[name] = sql
             elif sql:
                 self.indexes.setdefault(fold_name(table), []).append(sql)
 
 
-def _read_table(connection: apsw.Connection, name: str, sql: str) -> _Table:
-    columns = list(iter_rows(connection, _COLUMNS, (name,)))
-    ((kind, without_rowid),) = iter_rows(connection, _KIND, (name,))
-    keys = [declared.upper() for _, declared, _, key in columns if key]
-    is_alias = keys == ["INTEGER"] and kind == "table"
-    rowid = row_id_name([column for column, *_ in columns])
-    return _Table(
-        name=name,
-        sql=sql,
-        rowid="" if without_rowid or is_alias or rowid is None else rowid,
-        columns=tuple(column for column, _, hidden, _ in columns if not hidden),
-        by_column=kind == "virtual" or any(hidden for _, _, hidden, _ in columns),
-    )
+def _rowid(connection: apsw.Connection, table: str, kind: str, sql: str) -> str:
+    """A name for the table's rowid; SQLite is asked only where the text leaves a doubt."""
+    if kind == "table" and "rowid" not in sql.lower():
+        return "_rowid_"
+    ((without_rowid,),) = iter_rows(connection, _WITHOUT_ROWID, (table,))
+    columns = [name for name, _ in iter_rows(connection, _COLUMNS, (table,))]
+    return "" if without_rowid else row_id_name(columns) or ""
 
 
 def _create(connection: apsw.Connection, sql: str) -> None:
@@ -203,46 +196,46 @@ def _copy_rows(connection: apsw.Connection, tables: list[_Table]) -> None:
     """Copies the tables' rows with their rowids.
 
     SQLite's bulk transfer (`SELECT *` between like tables) may number rows anew, 1, 2, 3, …: it is
-    tried first, and where it changed the first or last number the table is copied column by column.
+    tried first, and where it may have done so the table is copied column by column.
     NOT INDEXED, since an index read in place of the table would give its own order to the numbers.
     """
-    plain = [table for table in tables if not table.by_column]
-    for name in (quote_name(table.name) for table in plain):
-        copy = f"INSERT INTO cut.{name} SELECT * FROM main.{name} NOT INDEXED"
-        connection.execute(copy, can_cache=False)
-    again = _renumbered(connection, [table for table in plain if table.rowid])
+    by_column = [table for table in tables if table.is_virtual]
+    numbered: list[tuple[_Table, int]] = []  # their rows are 1, 2, 3, … in the copy
     for table in tables:
-        if table.by_column or table in again:
+        if not table.is_virtual:
             name = quote_name(table.name)
-            stored = [table.rowid] if table.rowid else []
-            listed = ", ".join([*stored, *map(quote_name, table.columns)])
-            if table in again:
-                connection.execute(f"DELETE FROM cut.{name}")
-            connection.execute(
-                f"INSERT INTO cut.{name} ({listed}) SELECT {listed} FROM main.{name}"
-            )
+            copy = f"INSERT INTO cut.{name} SELECT * FROM main.{name} NOT INDEXED"
+            try:
+                connection.execute(copy, can_cache=False)
+            except apsw.SQLError:  # some columns are generated, and those take no value
+                by_column.append(table)
+                continue
+            count = connection.changes()
+            if table.rowid and count and connection.last_insert_rowid() == count:
+                numbered.append((table, count))
+    for table in (*by_column, *_renumbered(connection, numbered)):
+        name = quote_name(table.name)
+        columns = [c for c, hidden in iter_rows(connection, _COLUMNS, (table.name,)) if not hidden]
+        stored = [table.rowid] if table.rowid else []
+        listed = ", ".join((*stored, *map(quote_name, columns)))
+        if table not in by_column:
+            connection.execute(f"DELETE FROM cut.{name}")
+        connection.execute(f"INSERT INTO cut.{name} ({listed}) SELECT {listed} FROM main.{name}")
 
 
-def _renumbered(connection: apsw.Connection, tables: list[_Table]) -> list[_Table]:
-    """The tables whose lowest or highest rowid differs from the source's.
-
-    As many different numbers within the same two ends 1 and n are the same numbers.
-    """
-    found: list[_Table] = []
+def _renumbered(
+    connection: apsw.Connection, tables: Sequence[tuple[_Table, int]]
+) -> Iterator[_Table]:
+    """Of these tables, each with its count of rows, those whose rowids are not 1 to the count."""
     for start in range(0, len(tables), _TABLES_A_QUERY):
         some = tables[start : start + _TABLES_A_QUERY]
-        same = (
-            " AND ".join(
-                f"(SELECT {end}({table.rowid}) FROM main.{quote_name(table.name)})"
-                f" IS (SELECT {end}({table.rowid}) FROM cut.{quote_name(table.name)})"
-                for end in ("min", "max")
-            )
-            for table in some
+        ends = (
+            f"(SELECT min({table.rowid}) FROM main.{quote_name(table.name)}) = 1 AND "
+            f"(SELECT max({table.rowid}) FROM main.{quote_name(table.name)}) = {count}"
+            for table, count in some
         )
-        query = f"SELECT {', '.join(same)}"
-        (unchanged,) = iter_rows(connection, query)
-        found += [table for table, kept in zip(some, unchanged, strict=True) if not kept]
-    return found
+        (unchanged,) = iter_rows(connection, f"SELECT {', '.join(ends)}")
+        yield from (table for (table, _), kept in zip(some, unchanged, strict=True) if not kept)
 
 
 def _copy_statistics(connection: apsw.Connection, tables: list[_Table]) -> None:
