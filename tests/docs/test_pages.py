@@ -57,7 +57,9 @@ def free_port() -> str:
         return str(listening.getsockname()[1])
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/own-data.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/own-data.md", "docs/environment.md"]
+)
 def test_every_block_runs_as_printed(page: str, fresh: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
