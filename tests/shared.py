@@ -1,8 +1,10 @@
-"""Where the real data lies; tests that need it skip, with the reason, where it is absent."""
+"""Where the real data lies, and how a command is run; without their data tests skip."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -25,6 +27,18 @@ def shared_data(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"shared data has no {'/'.join(parts)}")
     return path
+
+
+def envbuild(*arguments: object, typed: str = "", **variables: str) -> CompletedProcess[str]:
+    """A command of ours after its end, 80 columns wide."""
+    return subprocess.run(
+        [sys.executable, "-m", "envbuild", *map(str, arguments)],
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80", **variables},
+    )
 
 
 def _main_checkout() -> Path:

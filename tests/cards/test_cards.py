@@ -1,9 +1,7 @@
 """Data cards: the repository's own are fresh, and a stale block is found and made anew."""
 
 import json
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,13 @@ from envbuild.cards.refresh import BLOCKS, refresh_card
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
 from tests.preflight.corpora import ask, build_corpus
+from tests.shared import envbuild
 
 CARDS = sorted((Path(__file__).parents[2] / "data_cards").glob("*.md"))
 SHOP = "CREATE TABLE shop(name, sold); INSERT INTO shop VALUES ('a', 1), ('b', 2), ('c', 3);"
 
 
-def card(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envbuild", "card", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "XDG_CACHE_HOME": "/nonexistent"},
-    )
+card = partial(envbuild, "card", XDG_CACHE_HOME="/nonexistent")
 
 
 def text_of(*blocks: str, front: str = "license: mit") -> str:
@@ -45,8 +37,7 @@ def test_the_three_corpora_have_cards_and_they_are_fresh() -> None:
 def test_blocks_follow_the_corpus(tmp_path: Path) -> None:
     questions = [ask("shop", "SELECT name FROM shop"), ask("shop", "SELECT sold FROM shop LIMIT 1")]
     build_corpus(tmp_path / "shop", {"shop": SHOP}, questions)
-    preflight = [sys.executable, "-m", "envbuild", "preflight", tmp_path / "shop"]
-    subprocess.run(preflight, check=False, capture_output=True)
+    envbuild("preflight", tmp_path / "shop")
     file = tmp_path / "card.md"
     file.write_text(text_of(*BLOCKS, front="license: mit\nenvbuild_corpus: shop"))
     first = card(file, "--check", "--json")

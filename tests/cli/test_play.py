@@ -1,13 +1,13 @@
 """`envbuild play`, as a person or a pipe uses it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from envbuild.cli.episodes import completion_of
+from tests.shared import envbuild
 from tests.small_manifest import QUESTIONS, write_small_manifest
 
 
@@ -16,14 +16,8 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_manifest(tmp_path_factory.mktemp("music"))
 
 
-def play(manifest: Path, typed: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envbuild", "play", str(manifest), *options],
-        input=typed,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def play(manifest: Path, typed: str, *options: str) -> CompletedProcess[str]:
+    return envbuild("play", manifest, *options, typed=typed, COLUMNS="100")
 
 
 def test_a_played_episode_ends_with_its_breakdown(manifest: Path) -> None:

@@ -1,11 +1,8 @@
 """Sources and corpus folders: the published layouts, and paths that are not one source."""
 
 import json
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +19,7 @@ from envbuild.errors import CorpusFolderError, OutputError, SourceError, Unknown
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import DatabaseRecord, Reject
 from envbuild.sql.connect import open_read_only, quote_name
-from tests.shared import shared_data
+from tests.shared import envbuild, shared_data
 
 
 def write_database(folder: Path) -> None:
@@ -250,13 +247,8 @@ def test_what_has_no_layout_is_said(tmp_path: Path) -> None:
 
 def test_an_unreachable_hub_says_what_to_do(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
-    run = subprocess.run(
-        [sys.executable, "-m", "envbuild", "materialize", "nobody/nothing@abc123"],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    run = envbuild("materialize", "nobody/nothing@abc123", **offline)
     assert run.returncode == 2
     assert "hf download nobody/nothing --repo-type dataset --revision abc123" in run.stderr
     assert "Traceback" not in run.stderr

@@ -5,8 +5,6 @@ The hacker's promise holds without exception on questions that preflight has not
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from envbuild.records.episode import RewardBreakdown
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import quote_name
 from envbuild.testing.policies import POLICIES, hacks, make_policy
+from tests.shared import envbuild
 
 pytestmark = pytest.mark.slow
 
@@ -27,19 +26,15 @@ WARNINGS = ("empty_gold", "no_signal", "weak_signal")
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("demo")
-    envbuild("demo", "--out", str(root), "--quiet")
-    synsql = str(root / "corpus" / "demo_synsql")
-    envbuild("manifest", synsql, "--variants", "1", "--out", str(root / "hidden"), "--quiet")
-    heeded = ("--leave-out", ",".join(WARNINGS), "--out", str(root / "heeded"))
-    envbuild("manifest", str(root / "corpus"), *heeded, "--quiet")
+    corpus, synsql = root / "corpus", root / "corpus" / "demo_synsql"
+    for arguments in (
+        ("demo", "--out", root),
+        ("manifest", synsql, "--variants", "1", "--out", root / "hidden"),
+        ("manifest", corpus, "--leave-out", ",".join(WARNINGS), "--out", root / "heeded"),
+    ):
+        done = envbuild(*arguments, "--quiet")
+        assert done.returncode in (0, 1), done.stderr
     return root
-
-
-def envbuild(*arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "envbuild", *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode in (0, 1), done.stderr
 
 
 def rewards(
@@ -56,8 +51,7 @@ def rewards(
 
 
 def test_the_demo_as_one_document(demo: Path) -> None:
-    command = [sys.executable, "-m", "envbuild", "demo", "--out", str(demo), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = envbuild("demo", "--out", demo, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["format"] == "envbuild.demo/1"

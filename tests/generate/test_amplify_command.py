@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import apsw
@@ -16,6 +14,7 @@ from envbuild.io.parquet import read_records
 from envbuild.records.signal import AddedRow, GoldState
 from envbuild.sql.verdicts import decode_rows
 from tests.generate.test_amplify import GOLDS, SHOP
+from tests.shared import envbuild
 
 NEVER = "SELECT title FROM shop WHERE size > 5 AND size < 4"
 
@@ -41,12 +40,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "envbuild", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = envbuild(*arguments)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +38,7 @@ from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
 from envbuild.train.trainer_env import RERUN_VARIABLE, TrainerEnv, shared_trainer_env
+from tests.shared import envbuild
 from tests.small_corpus import write_corpus
 
 SHOP = """
@@ -121,11 +121,6 @@ def change(database: Path, sql: str = "DELETE FROM orders WHERE id = 5") -> None
     connection = apsw.Connection(str(database))
     connection.execute(sql)
     connection.close()
-
-
-def envbuild(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "envbuild", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("place", ["versions", "configuration"])

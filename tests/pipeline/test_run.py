@@ -1,10 +1,8 @@
 """`envbuild run` over the corpora that ship: stages resume, and stop where they are asked to."""
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,19 +11,12 @@ import typer
 from envbuild.cli import run as cli_run
 from envbuild.pipeline.plan import PlannedStage
 from envbuild.sql.connect import VERSIONS
+from tests.shared import envbuild
 
 DEMO = Path(__file__).parent.parent.parent / "pipelines" / "demo.toml"
 
 
-def run(pipeline: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envbuild", "run", str(pipeline), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "COLUMNS": "80"},
-        check=False,
-    )
+run = partial(envbuild, "run")
 
 
 def commands(errors: str) -> list[str]:
@@ -65,25 +56,17 @@ def test_a_second_run_repeats_only_what_was_changed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_demo_goes_on_after_its_corpora_were_looked_at_again(tmp_path: Path) -> None:
-    out, command = tmp_path / "demo", [sys.executable, "-m", "envbuild"]
-    demo = [*command, "demo", "--out", str(out)]
-    assert subprocess.run(demo, capture_output=True, check=False).returncode == 0
+    out = tmp_path / "demo"
+    assert envbuild("demo", "--out", out).returncode == 0
     signals = {p: p.read_bytes() for p in out.glob("corpus/*/signal.parquet")}
-    looked = [*command, "preflight", str(out / "corpus"), "--quiet"]
-    assert subprocess.run(looked, capture_output=True, check=False).returncode == 1
+    assert envbuild("preflight", out / "corpus", "--quiet").returncode == 1
     assert {p: p.read_bytes() for p in signals} != signals, "another sample of golds was scored"
-    again = subprocess.run(demo, capture_output=True, text=True, check=False)
+    again = envbuild("demo", "--out", out)
     assert (again.returncode, again.stdout.count("Rows per table")) == (0, 1), again.stderr
-    (out / "manifest" / "manifest.json").write_bytes(
-        (out / "manifest" / "manifest.json").read_bytes() + b"\n"
-    )
+    index = out / "manifest" / "manifest.json"
+    index.write_bytes(index.read_bytes() + b"\n")
     (out / "corpus" / "demo_bird" / "buckets.parquet").unlink()
-    touched = subprocess.run(
-        [*command, "manifest", str(out / "corpus"), "--out", str(out / "manifest")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    touched = envbuild("manifest", out / "corpus", "--out", out / "manifest")
     assert touched.returncode == 2 and "--replace" in touched.stderr
 
 

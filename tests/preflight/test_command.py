@@ -1,10 +1,8 @@
 """`envbuild preflight` as a user meets it: exit codes, tables, files, shards, the page."""
 
 import json
-import os
 import re
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,20 +12,13 @@ from envbuild.records.preflight import Finding
 from envbuild.records.signal import SignalScore
 from tests.preflight.corpora import ask, build_corpus, build_sqlite
 from tests.preflight.test_checks import SHOP
-from tests.shared import shared_data
+from tests.shared import envbuild, shared_data
 
 FULL = "CREATE TABLE t(a); WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v+1 FROM n LIMIT 50)"
 FULL += "INSERT INTO t SELECT v FROM n;"
 
 
-def preflight(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envbuild", "preflight", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "80", "XDG_CACHE_HOME": "/nonexistent", **environment},
-    )
+preflight = partial(envbuild, "preflight", XDG_CACHE_HOME="/nonexistent")
 
 
 @pytest.fixture(scope="module")

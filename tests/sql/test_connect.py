@@ -21,6 +21,7 @@ from envbuild.signal.cuts import cut_image
 from envbuild.signal.variants import VariantStore, build_image, make_variants
 from envbuild.sql.connect import open_writable_image, read_image
 from envbuild.sql.verdicts import decode_rows
+from tests.shared import envbuild
 
 ROWS = [(number, f"lamp {number}") for number in range(1, 8)]
 
@@ -65,11 +66,8 @@ def test_folding_the_log_in_changes_no_digest(lamps: Path) -> None:
 
 
 def test_amplify_keeps_the_rows_of_the_log(lamps: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "envbuild", "amplify", lamps.parent, "--out", tmp_path / "out"]
-    done = subprocess.run(
-        [*map(str, command), "--rows", "10:10", "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    amplify = ("amplify", lamps.parent, "--out", tmp_path / "out", "--rows", "10:10", "--json")
+    done = envbuild(*amplify)
     (grown,) = json.loads(done.stdout)["corpora"]
     assert (grown["rows_before"], grown["rows_added"]) == (7, 3)
     (corpus,) = open_corpora(tmp_path / "out")

@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.records.manifest import ManifestRow
 from envbuild.train.pool import PoolChoice, build_pool, read_schedule_file, write_schedule
 from envbuild.train.schedule import Draws, load_schedule, mixture_at
+from tests.shared import envbuild
 from tests.small_manifest import manifest_row, write_database, write_manifest
 
 SYNSQL = load_schedule("synsql")
@@ -44,10 +42,8 @@ def manifest(tmp_path: Path) -> Path:
     return write_manifest(tmp_path / "manifest", rows_of(short=60, medium=50, long=55))
 
 
-def envbuild(*arguments: object, code: int = 0) -> str:
-    command = [sys.executable, "-m", "envbuild", *map(str, arguments)]
-    wide = {**os.environ, "COLUMNS": "80"}
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
+def printed(*arguments: object, code: int = 0) -> str:
+    ran = envbuild(*arguments)
     assert ran.returncode == code, ran.stderr
     return ran.stdout
 
@@ -140,7 +136,7 @@ def test_a_manifest_of_test_rows_alone_gives_no_pool(tmp_path: Path) -> None:
     folder = write_manifest(tmp_path / "m", rows)
     with pytest.raises(UsageError, match="may be trained on \\(3 test_split\\)"):
         build_pool(folder, load_schedule("none"), PoolChoice())
-    assert envbuild("pool", folder, "--suggest", code=2) == ""
+    assert printed("pool", folder, "--suggest", code=2) == ""
 
 
 def test_the_schedule_file_holds_every_slot_and_the_gate(manifest: Path, tmp_path: Path) -> None:
@@ -163,15 +159,15 @@ def test_the_schedule_file_holds_every_slot_and_the_gate(manifest: Path, tmp_pat
 
 
 def test_the_command_shows_the_step_and_its_reasons(manifest: Path) -> None:
-    shown = envbuild("pool", manifest, "--step", 900)
+    shown = printed("pool", manifest, "--step", 900)
     assert max(map(len, shown.splitlines())) <= 80
     assert "step 900: short 0.275, medium 0.250, long 0.475; submit gate 0" in shown
-    document = json.loads(envbuild("pool", manifest, "--step", 900, "--json"))
+    document = json.loads(printed("pool", manifest, "--step", 900, "--json"))
     assert document["format"] == "envbuild.pool/1"
     step = document["step"]
     assert step["counts"] == {"short": 5, "medium": 5, "long": 8}
     assert len(step["questions"]) == 18 and step["lacking"] == {}
-    again = json.loads(envbuild("pool", manifest, "--step", 900, "--json"))
+    again = json.loads(printed("pool", manifest, "--step", 900, "--json"))
     assert again == document
 
 
@@ -179,13 +175,13 @@ def test_a_suggested_schedule_fits_the_manifest_and_can_be_used(
     manifest: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.toml"
-    path.write_text(envbuild("pool", manifest, "--suggest"))
+    path.write_text(printed("pool", manifest, "--suggest"))
     plan = load_schedule(str(path))
-    document = json.loads(envbuild("pool", manifest, "--suggest", "--json"))
+    document = json.loads(printed("pool", manifest, "--suggest", "--json"))
     assert document["suggested"]["pool"] == list(plan.pool)
     assert plan.buckets == ("short", "medium", "long") and plan.pool == (0.364, 0.303, 0.333)
     assert mixture_at(plan, 0)["short"] == 1 and float(mixture_at(plan, 1400)["long"]) == 0.333
-    assert "step 1500" in envbuild("pool", manifest, "--schedule", path, "--step", 1500)
+    assert "step 1500" in printed("pool", manifest, "--schedule", path, "--step", 1500)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +209,7 @@ def test_a_suggested_schedule_can_be_filled_by_the_rows_that_may_be_drawn(
     ]
     write_manifest(folder, [*rows_of(**sizes), *held_out])
     plan = tmp_path / "own.toml"
-    plan.write_text(envbuild("pool", folder, "--suggest"))
+    plan.write_text(printed("pool", folder, "--suggest"))
     schedule = load_schedule(str(plan))
     assert schedule.questions == questions
     pool = build_pool(folder, schedule, PoolChoice())
@@ -241,13 +237,13 @@ def test_a_step_past_the_schedule_is_refused(manifest: Path) -> None:
 
 def test_the_command_writes_the_schedule_and_both_charts(manifest: Path, tmp_path: Path) -> None:
     plots = [tmp_path / name for name in ("l.png", "s.svg")]
-    envbuild("pool", manifest, "--write", "--plot", plots[0], "--plot-schedule", plots[1])
+    printed("pool", manifest, "--write", "--plot", plots[0], "--plot-schedule", plots[1])
     assert len(read_schedule_file(manifest / "schedule.parquet").rows) == 32_400
     for out, file in (("new", "new/schedule.parquet"), ("own.parquet", "own.parquet")):
-        envbuild("pool", manifest, "--write", "--out", tmp_path / out)
+        printed("pool", manifest, "--write", "--out", tmp_path / out)
         assert (tmp_path / file).is_file()
     assert plots[0].read_bytes().startswith(b"\x89PNG")
     svg = plots[1].read_text()
     assert "submit gate, 0 from step 80" in svg and "long 0.65" in svg
-    envbuild("pool", manifest, "--plot", tmp_path / "x.pdf", code=2)
-    envbuild("pool", manifest, "--schedule", "sinsql", code=2)
+    printed("pool", manifest, "--plot", tmp_path / "x.pdf", code=2)
+    printed("pool", manifest, "--schedule", "sinsql", code=2)
