@@ -35,12 +35,17 @@ def join_share(sql: str, schema: Schema) -> float:
     joins = along_keys = 0
     try:
         names = QueryNames(tree, schema)
+        joins_of: defaultdict[int, list[exp.Join]] = defaultdict(list)
+        for join in tree.find_all(exp.Join):
+            joins_of[id(join.find_ancestor(exp.Select))].append(join)
         for select in tree.find_all(exp.Select):
             # a table-valued function gives rows of one row: nothing to join along
             sources = [s for s in names.sources(select) if not isinstance(s.node.this, exp.Func)]
             joins += max(len(sources) - 1, 0)
             piece = {source: source for source in sources}
-            for one, other in _joined_along_keys(_equalities(select, names), schema):
+            for one, other in _joined_along_keys(
+                _equalities(select, joins_of[id(select)], names), schema
+            ):
                 left, right = piece.get(one), piece.get(other)
                 if left and right and left is not right:
                     along_keys += 1
@@ -55,15 +60,14 @@ def _may_join(lowered: str) -> bool:
     return "join" in lowered or "," in lowered.partition("from")[2]
 
 
-def _equalities(select: exp.Select, names: QueryNames) -> Iterator[Equality]:
+def _equalities(select: exp.Select, joins: list[exp.Join], names: QueryNames) -> Iterator[Equality]:
     """What ON, USING, NATURAL and WHERE set equal."""
     where = select.args.get("where")
     conditions = [where.this] if where is not None else []
-    for join in select.find_all(exp.Join):
-        if join.find_ancestor(exp.Select) is select:
-            conditions += filter(None, [join.args.get("on")])
-            for earlier, joined, name in names.shared_columns(join):
-                yield names.base_behind(joined, name), names.base_behind(earlier, name)
+    for join in joins:
+        conditions += filter(None, [join.args.get("on")])
+        for earlier, joined, name in names.shared_columns(join):
+            yield names.base_behind(joined, name), names.base_behind(earlier, name)
     for condition in conditions:
         for part, negated in split_condition(condition):
             if not negated and isinstance(part, exp.EQ | exp.NullSafeEQ | exp.Is):
@@ -86,6 +90,7 @@ def _joined_along_keys(
     for (child, parent), pairs in stated.items():
         tables = child[-1].table_name, parent[-1].table_name
         for key in schema.foreign_keys:
-            columns = zip(key.child_columns, key.parent_columns, strict=True)
-            if (key.child, key.parent) == tables and pairs.issuperset(columns):
+            if (key.child, key.parent) == tables and pairs.issuperset(
+                zip(key.child_columns, key.parent_columns, strict=True)
+            ):
                 yield child[0], parent[0]
