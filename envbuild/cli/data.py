@@ -7,19 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from envbuild.cli.options import (
-    CorpusArgument,
-    EngineOption,
-    JsonOption,
-    LimitOption,
-    QuietOption,
-    SeedOption,
-    ShardOption,
-    WorkersOption,
-    folder_option,
-    parse_fields,
-    parse_shard_option,
-)
+from envbuild.cli import options
 from envbuild.cli.output import (
     USAGE,
     emit,
@@ -57,15 +45,13 @@ def materialize(
         ),
     ],
     *,
-    out: Annotated[Path, folder_option("Folder the corpora go into, one folder each.")] = Path(
-        "corpus"
-    ),
+    out: Annotated[Path, options.folder_option("Folder the corpora go into.")] = Path("corpus"),
     settings: MaterializeOptions,
-    engine: EngineOption = "local",
-    workers: WorkersOption = None,
-    shard: ShardOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    engine: options.EngineOption = "local",
+    workers: options.WorkersOption = None,
+    shard: options.ShardOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Row payloads or ready SQLite files become databases with a catalogue and questions.
 
@@ -73,10 +59,9 @@ def materialize(
 
     Example: envbuild materialize SynSQL-2.5M/ BIRD/dev_20240627/ --out corpus/
     """
-
     name, revision = settings.name or None, settings.revision
     sources = read_sources(
-        source, settings.reader, split=settings.split, fields=parse_fields(settings.fields)
+        source, settings.reader, split=settings.split, fields=options.parse_fields(settings.fields)
     )
     if revision:
         sources = [dataclasses.replace(found, revision=revision) for found in sources]
@@ -99,7 +84,7 @@ def materialize(
                 link=settings.link,
                 engine=engine,
                 workers=workers,
-                shard=parse_shard_option(shard) or (0, 1),
+                shard=options.parse_shard_option(shard) or (0, 1),
                 on_built=bar.advance,
             )
         summaries.append(built)
@@ -167,11 +152,11 @@ def pack(
     sqlite_dir: Annotated[
         Path, Argument(help="A folder of SQLite files, one file, or a corpus folder.")
     ],
-    out: Annotated[Path, folder_option("Folder the Parquet files go into.")],
-    workers: WorkersOption = None,
-    limit: LimitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    out: Annotated[Path, options.folder_option("Folder the Parquet files go into.")],
+    workers: options.WorkersOption = None,
+    limit: options.LimitOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """SQLite files become row payload Parquet: the inverse of materialize.
 
@@ -179,7 +164,6 @@ def pack(
 
     Example: envbuild pack BIRD/dev_20240627/dev_databases/ --out payloads/
     """
-
     with progress("pack", quiet=quiet) as bar:
         packed = pack_databases(
             sqlite_dir, out, workers=workers, limit=limit, on_packed=bar.advance
@@ -206,9 +190,9 @@ def pack(
 def synth(
     shape: Annotated[str, Argument(metavar="sqale|synsql|bird", help="The corpus it looks like.")],
     databases: Annotated[int, Option(min=0, help="How many databases.")],
-    out: Annotated[Path, folder_option("Folder the source goes into.")],
-    seed: SeedOption = 0,
-    json: JsonOption = False,
+    out: Annotated[Path, options.folder_option("Folder the source goes into.")],
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Writes a synthetic source, shaped and laid out like a real corpus.
 
@@ -216,7 +200,6 @@ def synth(
 
     Example: envbuild synth sqale --databases 200 --out synthetic/ --seed 1
     """
-
     made = write_shape(shape, out, databases=databases, seed=seed)
 
     def show() -> None:
@@ -235,8 +218,8 @@ def synth(
 
 
 def amplify(
-    corpus: CorpusArgument,
-    out: Annotated[Path, folder_option("Folder the amplified corpora go into, one each.")],
+    corpus: options.CorpusArgument,
+    out: Annotated[Path, options.folder_option("Folder the amplified corpora go into, one each.")],
     rows: Annotated[
         str,
         Option(
@@ -256,13 +239,13 @@ def amplify(
             "--declared-only", help="Keep declared rules alone: new NULLs, repeated names and all."
         ),
     ] = False,
-    seed: SeedOption = 0,
-    limit: LimitOption = None,
-    engine: EngineOption = "local",
-    workers: WorkersOption = None,
-    shard: ShardOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    seed: options.SeedOption = 0,
+    limit: options.LimitOption = None,
+    engine: options.EngineOption = "local",
+    workers: options.WorkersOption = None,
+    shard: options.ShardOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Rows are added under every constraint until golds can be told from wrong queries.
 
@@ -271,7 +254,6 @@ def amplify(
 
     Example: envbuild amplify corpus/ --rows 30:70 --guided --out corpus-dense/
     """
-
     low, high = parse_rows(rows)
     settings = AmplifySettings(
         rows_low=low,
@@ -292,7 +274,7 @@ def amplify(
                 limit=limit,
                 workers=workers,
                 engine=engine,
-                shard=parse_shard_option(shard) or (0, 1),
+                shard=options.parse_shard_option(shard) or (0, 1),
                 on_done=bar.advance,
             )
         grown.append(growth)
@@ -341,6 +323,5 @@ def _show_grown(grown: list[CorpusGrowth], empty: dict[str, list[str]]) -> None:
 
 def _empty_golds(growth: CorpusGrowth) -> list[str]:
     """`db_id/question_id` of every gold that still returns nothing."""
-
     states = iter_records(Path(growth.root) / "amplified_golds.parquet", GoldState)
     return [f"{state.db_id}/{state.question_id}" for state in states if state.rows_after == 0]

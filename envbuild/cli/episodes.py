@@ -15,26 +15,7 @@ import msgspec
 import typer
 from typer import Option
 
-from envbuild.cli.options import (
-    BaseUrlOption,
-    DialectOption,
-    EpisodesArgument,
-    GateStepOption,
-    JsonOption,
-    LimitOption,
-    ManifestArgument,
-    ManifestOption,
-    ModelOption,
-    PresetOption,
-    PromptsOption,
-    QuietOption,
-    RerunGoldsOption,
-    SchemaOption,
-    SeedOption,
-    WhereOption,
-    file_option,
-    folder_option,
-)
+from envbuild.cli import options
 from envbuild.cli.output import finish, print_table, progress, say, warn
 from envbuild.env.agent import Agent
 from envbuild.env.client import CompletionsClient, ServerGenerate
@@ -75,37 +56,37 @@ from envbuild.sql.verdicts import row_equality
 
 
 def rollout(
-    manifest: ManifestArgument,
-    base_url: BaseUrlOption,
-    model: ModelOption,
-    out: Annotated[Path, folder_option("Episodes folder; resumed.")] = Path("episodes"),
+    manifest: options.ManifestArgument,
+    base_url: options.BaseUrlOption,
+    model: options.ModelOption,
+    out: Annotated[Path, options.folder_option("Episodes folder; resumed.")] = Path("episodes"),
     episodes: Annotated[int, Option(min=1, help="Candidates a row: its group.")] = 8,
     rows: Annotated[int | None, Option(min=1, help="A seeded sample of this many rows.")] = None,
     row: Annotated[
         list[str] | None, Option(metavar="ID", help="This row only; repeatable.")
     ] = None,
-    where: WhereOption = "",
-    preset: PresetOption = "default",
+    where: options.WhereOption = "",
+    preset: options.PresetOption = "default",
     evaluation: Annotated[
         bool,
         Option("--evaluation", help="No submit gate; temperature 0.6, top-p 0.95, top-k 20."),
     ] = False,
-    step: GateStepOption = None,
-    schema: SchemaOption = "withheld",
-    prompts: PromptsOption = None,
+    step: options.GateStepOption = None,
+    schema: options.SchemaOption = "withheld",
+    prompts: options.PromptsOption = None,
     temperature: Annotated[float | None, Option(min=0)] = None,
     top_p: Annotated[float | None, Option(min=0, max=1)] = None,
     top_k: Annotated[int | None, Option(min=-1)] = None,
-    dialect: DialectOption = "vllm",
+    dialect: options.DialectOption = "vllm",
     concurrency: Annotated[int, Option(min=1, help="Episodes open at once.")] = 64,
     trace: Annotated[
         bool,
         Option("--trace", help="Show the first episode still to be asked as it goes (stderr)."),
     ] = False,
-    rerun_golds: RerunGoldsOption = False,
-    seed: SeedOption = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    rerun_golds: options.RerunGoldsOption = False,
+    seed: options.SeedOption = 0,
+    quiet: options.QuietOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Episodes of every row against a server, kept as they finish; run again to resume.
 
@@ -116,7 +97,6 @@ def rollout(
 
     Example: envbuild rollout manifest/ --base-url http://127.0.0.1:8000/v1 --model NAME
     """
-
     env = Environment.open(
         manifest,
         settings=load_preset(preset, schema=schema, evaluation=evaluation),
@@ -231,11 +211,11 @@ def _show_turn(request: TextRequest, completion: str, observation: str) -> None:
 
 
 def score(
-    episodes: EpisodesArgument,
-    manifest: ManifestOption = None,
+    episodes: options.EpisodesArgument,
+    manifest: options.ManifestOption = None,
     verdict: Annotated[str, Option(help="What counts as equivalent; published: bag@1.")] = "bag@1",
-    rerun_golds: RerunGoldsOption = False,
-    json: JsonOption = False,
+    rerun_golds: options.RerunGoldsOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """What each episode earned, consensus within its group included.
 
@@ -246,7 +226,6 @@ def score(
 
     Example: envbuild score episodes/
     """
-
     row_equality(verdict)  # an unknown name is said before anything runs
     check_episodes(episodes)
     settings = recorded_settings(episodes)
@@ -311,11 +290,11 @@ def _show_scores(
 
 
 def view(
-    episodes: EpisodesArgument,
-    html: Annotated[Path, file_option("Where the page goes.")] = Path("episodes.html"),
-    manifest: ManifestOption = None,
-    limit: LimitOption = None,
-    json: JsonOption = False,
+    episodes: options.EpisodesArgument,
+    html: Annotated[Path, options.file_option("Where the page goes.")] = Path("episodes.html"),
+    manifest: options.ManifestOption = None,
+    limit: options.LimitOption = None,
+    json: options.JsonOption = False,
 ) -> None:
     """One self-contained page: every turn, filters by ending, tier and bucket, a search.
 
@@ -324,7 +303,6 @@ def view(
 
     Example: envbuild view episodes/ --html episodes.html
     """
-
     chosen = list(islice(iter_episodes(episodes), limit))
     try:
         opened = open_manifest(manifest or manifest_of(episodes))
@@ -368,17 +346,17 @@ def view(
 
 
 def play(
-    manifest: ManifestArgument,
+    manifest: options.ManifestArgument,
     row: Annotated[
         str | None, Option(metavar="ID", help="A row_id; default: the first row.")
     ] = None,
-    preset: PresetOption = "default",
-    prompts: PromptsOption = None,
-    schema: SchemaOption = "withheld",
-    step: GateStepOption = None,
-    rerun_golds: RerunGoldsOption = False,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
+    preset: options.PresetOption = "default",
+    prompts: options.PromptsOption = None,
+    schema: options.SchemaOption = "withheld",
+    step: options.GateStepOption = None,
+    rerun_golds: options.RerunGoldsOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """You are the agent, in the terminal: explore, try a query, submit it, see what it earned.
 
@@ -516,14 +494,14 @@ def _is_unknown(line: str) -> bool:
 def ask(
     db: Annotated[Path, Option(help="Your SQLite file; opened read-only.")],
     question: Annotated[str, Option(help="In plain words.")],
-    base_url: BaseUrlOption,
-    model: ModelOption,
+    base_url: options.BaseUrlOption,
+    model: options.ModelOption,
     evidence: Annotated[str, Option(help="Outside knowledge the model should have.")] = "",
-    schema: SchemaOption = "withheld",
-    dialect: DialectOption = "vllm",
+    schema: options.SchemaOption = "withheld",
+    dialect: options.DialectOption = "vllm",
     trace: Annotated[bool, Option("--trace", help="Show every turn as it goes (stderr).")] = False,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """One question over your own database: the SQL, and what it returns.
 
@@ -588,14 +566,14 @@ def _show_answer(episode: Episode, result: QueryResult | None) -> None:
 
 
 def serve(
-    manifest: ManifestArgument,
+    manifest: options.ManifestArgument,
     openenv: Annotated[
         bool, Option("--openenv", help="Speak OpenEnv (HTTP and WebSocket).")
     ] = False,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0: any free port.")] = 8000,
     sessions: Annotated[int, Option(min=1, help="Episodes at once, at most.")] = 256,
-    rerun_golds: RerunGoldsOption = False,
+    rerun_golds: options.RerunGoldsOption = False,
 ) -> None:
     """The manifest's questions as an environment server.
 

@@ -32,45 +32,27 @@ def plot_lengths(
 
     `edges` are the shortest lengths of the buckets after the first.
     """
-    figure, axes = _figure(height=3.6)
+    figure, axes = _figure()
     every = sorted(length for values in lengths.values() for length in values)
     total = len(every) or 1
     # the longest 1 % share the last bar, so that one giant query does not flatten the rest
     top = max([*edges, every[int(0.99 * (total - 1))] if every else 1]) * 1.1
     width = max(1, round(top / 60))
     bins = [width * position for position in range(int(top // width) + 2)]
-    names = [name for name in lengths if lengths[name]]
     axes.hist(
-        [[min(length, bins[-1] - 1) for length in lengths[name]] for name in names],
+        [[min(length, bins[-1] - 1) for length in values] for values in lengths.values()],
         bins=bins,
         stacked=True,
-        color=[_colour(position) for position, name in enumerate(lengths) if name in names],
+        color=_colours(len(lengths)),
+        label=[f"{name} {len(values) / total:.0%}" for name, values in lengths.items()],
     )
-    ceiling = axes.get_ylim()[1] * 1.18
-    axes.set_ylim(0, ceiling)
     for edge in edges:
         axes.axvline(edge, color=INK, linewidth=1, linestyle=(0, (3, 2)))
-        axes.text(edge, 0.84 * ceiling, f" from {edge}", va="top", fontsize=8, color=INK)
-    borders = [0, *edges, bins[-1]]
-    for position, name in enumerate(lengths):
-        if position + 1 < len(borders):
-            share = len(lengths[name]) / total
-            axes.text(
-                (borders[position] + borders[position + 1]) / 2,
-                ceiling * 0.985,
-                f"{name}\n{share:.0%}",
-                ha="center",
-                va="top",
-                color=_colour(position),
-                fontweight="bold",
-                fontsize=9,
-            )
+        axes.text(edge, 1.01, f"{edge}", transform=axes.get_xaxis_transform(), fontsize=8)
     axes.set_xlim(0, bins[-1])
-    axes.tick_params(axis="x", pad=12)
     axes.set_xlabel("masked gold SQL, characters (the longest 1 % in the last bar)")
     axes.set_ylabel("questions")
-    axes.set_title(title, loc="left", fontsize=10, color=INK)
-    _save(figure, path)
+    _save(figure, axes, path, title)
 
 
 def plot_schedule(
@@ -82,73 +64,50 @@ def plot_schedule(
     title: str,
 ) -> None:
     """Shares a bucket and the submit gate's probability over a run's steps."""
-    figure, axes = _figure(height=3.6)
-    steps = list(range(len(mixtures)))
-    names = list(mixtures[0])
+    figure, axes = _figure()
+    steps = range(len(mixtures))
     axes.stackplot(
         steps,
-        [[mixture[name] for mixture in mixtures] for name in names],
-        colors=[_colour(position) for position in range(len(names))],
+        [[mixture[name] for mixture in mixtures] for name in mixtures[0]],
+        colors=_colours(len(mixtures[0])),
+        labels=[f"{name} {share:.2f} at the end" for name, share in mixtures[-1].items()],
         alpha=0.8,
         linewidth=0,
     )
-    below = 0.0
-    for name in names:
-        share = mixtures[-1][name]
-        if share > 0.03:
-            axes.annotate(
-                f"{name} {share:.2f}",
-                (1.01, below + share / 2),
-                xycoords="axes fraction",
-                va="center",
-                fontsize=9,
-                color=_colour(names.index(name)),
-                fontweight="bold",
-            )
-        below += share
-    axes.plot(steps, gate, color=INK, linewidth=1.4)
     closed = next((step for step, p in enumerate(gate) if p == 0), None)
-    if closed:
-        axes.annotate(
-            f"submit gate, 0 from step {closed}",
-            (closed / 2, 0.5),
-            xytext=(closed + 0.02 * len(steps), 0.2),
-            fontsize=8,
-            color=INK,
-            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6},
+    label = "submit gate" if closed is None else f"submit gate, 0 from step {closed}"
+    axes.plot(steps, gate, color=INK, linewidth=1.4, label=label)
+    if marked_step is not None:
+        axes.axvline(
+            marked_step, color=INK, linewidth=0.8, linestyle="dotted", label=f"step {marked_step}"
         )
-    if marked_step is not None and marked_step < len(steps):
-        axes.axvline(marked_step, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
-        side = "left" if 2 * marked_step < len(steps) else "right"
-        axes.text(marked_step, 1.01, f"step {marked_step}", ha=side, fontsize=8, color=INK)
-    axes.set_xlim(0, len(steps) - 1 if len(steps) > 1 else 1)
+    axes.set_xlim(0, max(1, len(mixtures) - 1))
     axes.set_ylim(0, 1)
     axes.set_xlabel("step")
     axes.set_ylabel("share of the step's questions")
-    axes.set_title(title, loc="left", fontsize=10, color=INK, pad=14)
-    _save(figure, path)
+    _save(figure, axes, path, title)
 
 
-def _colour(position: int) -> str:
-    return COLOURS[position % len(COLOURS)]
+def _colours(count: int) -> list[str]:
+    return [COLOURS[position % len(COLOURS)] for position in range(count)]
 
 
-def _figure(*, height: float) -> tuple[Any, Any]:
+def _figure() -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, height), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(FAINT)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(colors=FAINT, labelsize=8)
     return figure, axes
 
 
-def _save(figure: Any, path: Path) -> None:
+def _save(figure: Any, axes: Any, path: Path, title: str) -> None:
     import matplotlib
 
+    axes.set_title(title, loc="left", fontsize=10, color=INK, pad=14)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     kind = check_plot_path(path)
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     fixed: dict[Any, Any] = {"svg.hashsalt": "envbuild", "svg.fonttype": "none"}

@@ -9,18 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from envbuild.cli.options import (
-    CorpusArgument,
-    EngineOption,
-    JsonOption,
-    QuietOption,
-    SeedOption,
-    ShardOption,
-    WorkersOption,
-    file_option,
-    folder_option,
-    parse_shard_option,
-)
+from envbuild.cli import options
 from envbuild.cli.output import (
     console,
     draws_blocks,
@@ -61,6 +50,7 @@ from envbuild.records.preflight import (
     BIN_EDGES,
     PUBLISHED_MEDIANS,
     CorpusReport,
+    Finding,
     GoldHealth,
     Report,
     RowStatistics,
@@ -78,20 +68,19 @@ _VERDICTS = {Severity.ERROR: "too few", Severity.WARNING: "thin", None: "fine"}
 
 
 def preflight(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     *,
     settings: PreflightOptions,
-    html: Annotated[Path | None, file_option("Write a self-contained page to this file.")] = None,
+    html: options.HtmlOption = None,
     out: Annotated[
-        Path | None,
-        folder_option("Where findings go; default: the corpus."),
+        Path | None, options.folder_option("Where findings go; default: the corpus.")
     ] = None,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
-    engine: EngineOption = "local",
-    shard: ShardOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    seed: options.SeedOption = 0,
+    workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
+    shard: options.ShardOption = None,
+    quiet: options.QuietOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Rows per table, then signal, then every other check of databases, golds and questions.
 
@@ -103,7 +92,7 @@ def preflight(
     thresholds = read_thresholds(Path(settings.thresholds) if settings.thresholds else None)
     limits, wanted = Limits(seconds=settings.gold_seconds), _parse_wanted(settings.signal)
     spread: dict[str, Any] = {"workers": workers, "engine": engine}
-    part = parse_shard_option(shard)
+    part = options.parse_shard_option(shard)
     folders = open_any(corpus, workers=workers, on_read=warn)
     alone = len(folders) == 1
     homes = {f.name: f.root if out is None else out if alone else out / f.name for f in folders}
@@ -126,8 +115,11 @@ def preflight(
         signal = None
         if wanted != 0:
             signal = _find_signal(folder, wanted=wanted, seed=seed, quiet=quiet, spread=spread)
-        if signal is not None and not json:
-            _print_signal(signal.summary)
+        found: Iterable[Finding] = ()
+        if signal is not None:
+            found = signal_findings(signal.scores, signal.summary, thresholds.signal)
+            if not json:
+                _print_signal(signal.summary)
         with progress(folder.name, total=len(one.databases), quiet=quiet) as bar:
             if part is not None:
                 parts = read_parts(home, part[1], configuration_of(folder, limits))
@@ -139,9 +131,7 @@ def preflight(
                 checked,
                 signal=signal.summary if signal else None,
                 signal_points=_points(one, signal) if signal else (),
-                extra=signal_findings(signal.scores, signal.summary, thresholds.signal)
-                if signal
-                else (),
+                extra=found,
             )
         write_findings(concluded, home, thresholds)
         if part is not None:

@@ -8,27 +8,7 @@ import msgspec
 import polars as pl
 from typer import Option
 
-from envbuild.cli.options import (
-    CorpusArgument,
-    EngineOption,
-    HtmlOption,
-    JsonOption,
-    LimitOption,
-    ManifestArgument,
-    PresetOption,
-    PromptsOption,
-    QuietOption,
-    ReplaceOption,
-    RerunGoldsOption,
-    SchemaOption,
-    SeedOption,
-    ShardOption,
-    WhereOption,
-    WorkersOption,
-    folder_option,
-    names_of,
-    parse_shard_option,
-)
+from envbuild.cli import options
 from envbuild.cli.output import (
     draws_blocks,
     finish,
@@ -93,15 +73,15 @@ SHOWN_CHANGES = 5
 
 
 def buckets(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     *,
     settings: BucketsOptions,
     suggest: Annotated[
         int | None, Option(help="Propose the edges of this many even buckets.")
     ] = None,
-    limit: LimitOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    limit: options.LimitOption = None,
+    quiet: options.QuietOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Masked-length buckets and their shares.
 
@@ -112,7 +92,6 @@ def buckets(
 
     Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
     """
-
     with progress("questions", quiet=quiet) as bar:
         report = bucket_corpora(
             open_any(corpus, on_read=warn),
@@ -180,16 +159,16 @@ def _show_buckets(found: CorpusBuckets, shares: tuple[float, ...] | None) -> Non
 
 
 def sample(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     *,
     settings: SampleOptions,
     show: Annotated[int, Option(min=0, help="Samples to print in full.")] = 1,
-    limit: LimitOption = None,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
-    engine: EngineOption = "local",
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    limit: options.LimitOption = None,
+    seed: options.SeedOption = 0,
+    workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Sampled schemas: gold tables and distractors, grown along foreign keys.
 
@@ -199,7 +178,6 @@ def sample(
 
     Example: envbuild sample corpus/ --tables 4:64 --distractors mixed --show 3
     """
-
     with progress("sample", quiet=quiet) as bar:
         report = sample_corpora(
             open_any(corpus, workers=workers, on_read=warn),
@@ -266,17 +244,17 @@ def _spread(counts: dict[int, int]) -> str:
 
 
 def manifest(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     *,
     out: Annotated[Path, Option(help="The manifest's folder.")] = Path("manifest"),
     settings: ManifestOptions,
-    replace: ReplaceOption = False,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
-    engine: EngineOption = "local",
-    shard: ShardOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    replace: options.ReplaceOption = False,
+    seed: options.SeedOption = 0,
+    workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
+    shard: options.ShardOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """The question pool: one frozen training input a row, gold results beside it.
 
@@ -287,8 +265,7 @@ def manifest(
 
     Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
     """
-
-    left_out, edges = names_of(",".join(settings.leave_out)), _joined(settings.edges)
+    left_out, edges = options.names_of(",".join(settings.leave_out)), _joined(settings.edges)
     for code in left_out:
         if code not in SEVERITIES:
             raise UnknownNameError("finding", code, SEVERITIES)
@@ -308,13 +285,13 @@ def manifest(
                 limit=settings.limit,
                 edges=parse_edges(edges).values if edges is not None else None,
                 mask=settings.mask,
-                styles=names_of(",".join(settings.styles)),
+                styles=options.names_of(",".join(settings.styles)),
                 leave_out=left_out,
                 variants=settings.variants,
             ),
             workers=workers,
             engine=engine,
-            shard=parse_shard_option(shard),
+            shard=options.parse_shard_option(shard),
             watch=bar.reach,
             maker=make_variants if settings.variants else None,
             replace=replace,
@@ -340,7 +317,6 @@ def manifest(
 
 def _manifest_settings(sampled: SampleOptions, **others: Any) -> ManifestSettings:
     """The manifest's settings: the options of its samples, and others of its own."""
-
     smallest, largest = parse_tables(sampled.tables)
     return ManifestSettings(
         smallest=smallest,
@@ -375,7 +351,7 @@ def _show_manifest(built: Built) -> None:
 
 
 def pool(
-    manifest: ManifestArgument,
+    manifest: options.ManifestArgument,
     *,
     settings: PoolOptions,
     step: Annotated[int, Option(min=0, help="The step to show, from 0.")] = 0,
@@ -387,7 +363,7 @@ def pool(
         bool,
         Option("--suggest", help="Print a schedule for this manifest's own buckets; no draw."),
     ] = False,
-    seed: SeedOption = 0,
+    seed: options.SeedOption = 0,
     write: Annotated[
         bool, Option("--write", help="Write schedule.parquet: every step, in order.")
     ] = False,
@@ -401,7 +377,7 @@ def pool(
     plot_schedule: Annotated[
         Path | None, Option(help="Chart of mixture and gate over steps.")
     ] = None,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """What a training step draws, and why.
 
@@ -413,7 +389,6 @@ def pool(
 
     Example: envbuild pool manifest/ --schedule synsql --step 900
     """
-
     for image in (plot, plot_schedule):
         if image is not None:
             check_plot_path(image)
@@ -572,7 +547,7 @@ def _plot_schedule(path: Path, draws: Draws, step: int) -> None:
 
 
 def export(
-    manifest: ManifestArgument,
+    manifest: options.ManifestArgument,
     to: Annotated[
         str, Option(metavar="trl|verl|skyrl|verifiers|nemo|datasets", help="Whose layout.")
     ],
@@ -580,14 +555,14 @@ def export(
     schedule: Annotated[
         Path | None, Option(help="schedule.parquet; default: the manifest's own, if any.")
     ] = None,
-    preset: PresetOption = "default",
-    schema: SchemaOption = "withheld",
-    prompts: PromptsOption = None,
-    where: WhereOption = "",
+    preset: options.PresetOption = "default",
+    schema: options.SchemaOption = "withheld",
+    prompts: options.PromptsOption = None,
+    where: options.WhereOption = "",
     replace: Annotated[
         bool, Option("--replace", help="Remove an export there of other settings or inputs.")
     ] = False,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """A manifest in a trainer's own layout, in schedule order.
 
@@ -597,7 +572,6 @@ def export(
 
     Example: envbuild export manifest/ --to trl --out data/trl
     """
-
     # An export shows no answer, so it judges by no gold: whichever SQLite made them will do.
     env = TrainerEnv(manifest, prompts=load_prompts(prompts), rerun_golds=True)
     written = export_manifest(
@@ -627,11 +601,13 @@ def export(
 
 
 def ladder(
-    manifest: ManifestArgument,
-    out: Annotated[Path | None, folder_option("Ladder folder; default: MANIFEST/ladder.")] = None,
-    html: HtmlOption = None,
-    rerun_golds: RerunGoldsOption = False,
-    json: JsonOption = False,
+    manifest: options.ManifestArgument,
+    out: Annotated[
+        Path | None, options.folder_option("Ladder folder; default: MANIFEST/ladder.")
+    ] = None,
+    html: options.HtmlOption = None,
+    rerun_golds: options.RerunGoldsOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """The same questions over the gold tables, 32 distractors more, and the full schema.
 
@@ -641,7 +617,6 @@ def ladder(
 
     Example: envbuild ladder manifest/ --out ladder/
     """
-
     opened = open_manifest(manifest)
     folder = out or manifest / "ladder"
     rows = {size.name: resample_manifest(opened, folder / size.name, size) for size in LADDER}

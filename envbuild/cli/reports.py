@@ -8,15 +8,7 @@ import msgspec
 from typer import Argument, Option
 
 from envbuild.cards.refresh import Refreshed, card_corpus, refresh_card
-from envbuild.cli.options import (
-    HtmlOption,
-    JsonOption,
-    RerunGoldsOption,
-    SeedOption,
-    WhereOption,
-    file_option,
-    folder_option,
-)
+from envbuild.cli import options
 from envbuild.cli.output import (
     finish,
     interval,
@@ -54,17 +46,19 @@ def evaluate(
     manifest: Annotated[
         Path | None, Option(help="Of the episodes; default: the one they were made with.")
     ] = None,
-    where: WhereOption = "",
+    where: options.WhereOption = "",
     rows: Annotated[
         int | None, Option(min=1, help="A seeded sample of this many; default: every one.")
     ] = None,
     _every: Annotated[bool, Option("--all", hidden=True, help="The default.")] = False,
-    rerun_golds: RerunGoldsOption = False,
-    seed: SeedOption = 0,
-    out: Annotated[Path | None, folder_option("Folder for evaluation.parquet and .json.")] = None,
-    html: HtmlOption = None,
-    metrics: Annotated[Path | None, file_option("A JSON line a metric.")] = None,
-    json: JsonOption = False,
+    rerun_golds: options.RerunGoldsOption = False,
+    seed: options.SeedOption = 0,
+    out: Annotated[
+        Path | None, options.folder_option("Folder for evaluation.parquet and .json.")
+    ] = None,
+    html: options.HtmlOption = None,
+    metrics: Annotated[Path | None, options.file_option("A JSON line a metric.")] = None,
+    json: options.JsonOption = False,
 ) -> None:
     """EX official and strict with intervals, behaviour, and where the rules disagree.
 
@@ -73,7 +67,6 @@ def evaluate(
     Examples: envbuild evaluate episodes/ --html page.html;
     envbuild evaluate --predictions dev.json --benchmark bird bird/dev/
     """
-
     if predictions is not None:
         if where:
             raise UsageError("--where is over a manifest's columns, and --predictions have none")
@@ -199,14 +192,13 @@ def compare(
     rule: Annotated[
         str, Option(metavar="official|strict|hidden", help="What makes an answer right.")
     ] = "official",
-    seed: SeedOption = 0,
-    json: JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Paired statistics on the questions two policies share, corrected over all pairs.
 
     Example: envbuild compare base/ tuned/
     """
-
     read = read_sides(sides, rule=rule)
     found = compare_all(read, seed=seed)
     noise = {side.name: side.noise for side in read if side.noise}
@@ -255,7 +247,7 @@ def card(
         Option(help="The corpus; default: the front matter's envbuild_corpus."),
     ] = None,
     check: Annotated[bool, Option("--check", help="Only look: exit 1 when stale.")] = False,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Refreshes a data card's generated blocks; the prose around them stays.
 
@@ -265,7 +257,6 @@ def card(
 
     Example: envbuild card data_cards/synsql.md --corpus corpus/synsql --check
     """
-
     done: list[tuple[Path, Refreshed]] = []
     for file in files:
         try:
@@ -309,11 +300,9 @@ def card(
 
 def _card_said(refreshed: Refreshed, *, check: bool) -> str:
     """What became of the card; block by block where some need a corpus that is not there."""
-    changed = f"{'stale' if check else 'refreshed'}: {', '.join(refreshed.stale)}"
-    if not refreshed.unchecked:
-        return changed if refreshed.stale else "fresh"
-    said = [changed] if refreshed.stale else []
-    if refreshed.fresh:
-        said.append(f"fresh: {', '.join(refreshed.fresh)}")
-    left = f"not {'checked' if check else 'refreshed'} without a corpus"
-    return "; ".join((*said, f"{left}: {', '.join(refreshed.unchecked)}"))
+    parts = (
+        ("stale" if check else "refreshed", refreshed.stale),
+        ("fresh", refreshed.fresh if refreshed.unchecked else ()),
+        (f"not {'checked' if check else 'refreshed'} without a corpus", refreshed.unchecked),
+    )
+    return "; ".join(f"{said}: {', '.join(names)}" for said, names in parts if names) or "fresh"

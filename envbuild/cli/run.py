@@ -11,15 +11,8 @@ from typing import Annotated, NamedTuple
 import typer
 from typer import Argument, Option
 
+from envbuild.cli import options
 from envbuild.cli.data import materialize
-from envbuild.cli.options import (
-    EngineOption,
-    JsonOption,
-    QuietOption,
-    WorkersOption,
-    command_line,
-    folder_option,
-)
 from envbuild.cli.output import FINDINGS, OK, finish, say, warn
 from envbuild.cli.preflight import preflight, print_rows
 from envbuild.cli.questions import buckets, manifest, pool, sample
@@ -77,7 +70,7 @@ def run(
     ] = "pool",
     out: Annotated[
         Path | None,
-        folder_option("Work folder; default: ./envbuild-NAME, where the command is run."),
+        options.folder_option("Work folder; default: ./envbuild-NAME, where the command is run."),
     ] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show the commands and which are done.")
@@ -85,10 +78,10 @@ def run(
     strict: Annotated[
         bool, Option("--strict", help="Stop at the first stage that ends with 1.")
     ] = False,
-    workers: WorkersOption = None,
-    engine: EngineOption = "local",
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
+    quiet: options.QuietOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """All stages of a pipeline, each resumed or skipped where it is done.
 
@@ -98,7 +91,6 @@ def run(
 
     Example: envbuild run pipelines/demo.toml --dry-run
     """
-
     declared = read_pipeline(pipeline)
     folder = out or Path(f"envbuild-{declared.name}")
     check_folder(folder)
@@ -111,7 +103,7 @@ def run(
         ended = [
             EndedStage(
                 stage.name,
-                command_line(COMMANDS[stage.name], stage.arguments),
+                options.command_line(COMMANDS[stage.name], stage.arguments),
                 is_done(stage, progress, folder),
                 None,
                 is_resumed(stage, progress),
@@ -145,7 +137,6 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
 
     What a stage raises ends the run; the stages before it stay done.
     """
-
     progress = read_progress(out)
     ended: list[EndedStage] = []
     for stage in stages:
@@ -160,10 +151,12 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
                 write_demo_sources(sources)
             if stage.name == "manifest" and is_own_manifest(progress, out):
                 arguments = {**arguments, "replace": True}
-            warn(f"$ envbuild {shlex.join(command_line(command, arguments))}")
+            warn(f"$ envbuild {shlex.join(options.command_line(command, arguments))}")
             code = _exit_code(command, **arguments)
             keep_done(out, progress, stage, code, VERSIONS)
-        ended.append(EndedStage(stage.name, command_line(command, stage.arguments), done, code))
+        ended.append(
+            EndedStage(stage.name, options.command_line(command, stage.arguments), done, code)
+        )
         if strict and code:
             warn(f"{stage.name} ended with {code}: stopped, as --strict asks")
             break
@@ -191,11 +184,11 @@ def _show_planned(planned: list[EndedStage]) -> None:
 
 
 def demo(
-    out: Annotated[Path, folder_option("Work folder; an earlier demo there is resumed.")] = Path(
-        "envbuild-demo"
-    ),
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    out: Annotated[
+        Path, options.folder_option("Work folder; an earlier demo there is resumed.")
+    ] = Path("envbuild-demo"),
+    quiet: options.QuietOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """The whole chain, offline, in seconds: three small corpora become a question pool.
 
@@ -204,7 +197,6 @@ def demo(
 
     Example: envbuild demo --out /tmp/demo
     """
-
     pipeline = Pipeline(
         format=FORMAT,
         name="demo",
