@@ -1,18 +1,15 @@
-"""Rows per table over whole corpora, kept between runs: the first thing preflight shows."""
+"""Rows per table over whole corpora: the first thing preflight shows."""
 
-import hashlib
-import os
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import shard_of
-from envbuild.errors import ConfigurationError, OutputError, SchemaError
-from envbuild.io.files import write_bytes
+from envbuild.errors import ConfigurationError, SchemaError
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.preflight import BIN_EDGES, RowStatistics, Severity, Thresholds
 from envbuild.records.signal import SignalThresholds
@@ -30,43 +27,43 @@ class MeasuredCorpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_corpora(
-    folders: Sequence[CorpusFolder], thresholds: Thresholds, *, cached: bool = True
+    folders: Sequence[CorpusFolder], thresholds: Thresholds
 ) -> list[MeasuredCorpus]:
     """The folders with their rows per table, in the order given."""
-    return [measure_corpus(folder, thresholds, cached=cached) for folder in folders]
+    return [measure_corpus(folder, thresholds) for folder in folders]
 
 
 def measure_corpus(
-    folder: CorpusFolder,
-    thresholds: Thresholds,
-    *,
-    shard: tuple[int, int] | None = None,
-    cached: bool = True,
+    folder: CorpusFolder, thresholds: Thresholds, *, shard: tuple[int, int] | None = None
 ) -> MeasuredCorpus:
     """One folder with its rows per table.
 
-    `shard` (index, count) leaves the databases of other shards out. Counts are kept for the next
-    run under (path, size, time of change), so that large cold files are read once.
+    `shard` (index, count) leaves the databases of other shards out. The counts are the catalogue's
+    where a database is as large as the catalogue says and no log lies beside it, else its own.
     """
-    known = _read_cache(folder.root) if cached else {}
-    before = dict(known)
+    catalogued: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for table in folder.tables():
+        catalogued[table.db_id][table.table] = table.rows
     databases = []
     for row in folder.databases():
         if shard is not None and shard_of(row.db_id, shard[1]) != shard[0]:
             continue
-        path, counts, unreadable = folder.database_path(row.db_id), None, ""
+        path, unreadable = folder.database_path(row.db_id), ""
+        counts: dict[str, int] | None = catalogued[row.db_id]
         try:
-            counts = _count_rows(path, known)
+            if (
+                not path.is_file()
+                or path.stat().st_size != row.bytes
+                or has_log(str(path.absolute()))
+            ):
+                counts = count_rows(path)
         except SchemaError as e:
-            unreadable = e.detail
+            counts, unreadable = None, e.detail
         databases.append(
             DatabaseInput(
                 corpus=folder.name, row=row, path=path, counts=counts, unreadable=unreadable
             )
         )
-    if cached and known != before:
-        with suppress(OutputError):  # a cache folder that cannot be written costs only time
-            write_bytes(_cache_file(folder.root), msgspec.msgpack.encode(known))
     counted = [database.counts.values() for database in databases if database.counts is not None]
     statistics = row_statistics(counted, thresholds)
     return MeasuredCorpus(folder=folder, databases=tuple(databases), statistics=statistics)
@@ -89,48 +86,6 @@ def read_thresholds(path: Path | None) -> Thresholds:
         raise ConfigurationError(
             f"{path}: {e}; thresholds are {own}, and in the table [signal] {signal}"
         ) from e
-
-
-# Row counts kept between runs, so that large cold files are read once. They live in the user's
-# cache folder: a corpus may be read-only, and its bytes must not depend on who looked at it.
-
-
-SMALLEST_KEPT = 256 * 1024
-"""Bytes; a smaller file is counted faster than an entry is looked up."""
-
-
-class CountedFile(msgspec.Struct, frozen=True, array_like=True):
-    """One file's counts, and the size and time of change they hold for."""
-
-    size: int
-    changed_ns: int
-    counts: dict[str, int]
-
-
-def _count_rows(path: Path, known: dict[str, CountedFile]) -> dict[str, int]:
-    """The file's counts, from `known` where this very file stands there; else put there."""
-    if not path.is_file() or path.stat().st_size < SMALLEST_KEPT or has_log(str(path.absolute())):
-        return count_rows(path)
-    status, key = path.stat(), str(path)
-    entry = known.get(key)
-    if entry is None or (entry.size, entry.changed_ns) != (status.st_size, status.st_mtime_ns):
-        entry = known[key] = CountedFile(status.st_size, status.st_mtime_ns, count_rows(path))
-    return entry.counts
-
-
-def _read_cache(root: Path) -> dict[str, CountedFile]:
-    """What an earlier run kept; nothing where it kept none or the file is damaged."""
-    try:
-        content = _cache_file(root).read_bytes()
-        return msgspec.msgpack.decode(content, type=dict[str, CountedFile])
-    except (OSError, msgspec.MsgspecError):
-        return {}
-
-
-def _cache_file(root: Path) -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()
-    return Path(home) / "envbuild" / "row-counts" / f"{digest[:32]}.msgpack"
 
 
 # Statistics over the counts, and whether they are enough.

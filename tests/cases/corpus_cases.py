@@ -279,7 +279,7 @@ class Preflight(Capability):
             self.folder, {"case": given.get("ddl", "")}, questions, payloads=payloads
         )
         limits = Limits(seconds=float(given.get("timeout_s", Limits().seconds)))
-        measured = measure_corpus(corpus, Thresholds(), cached=False)
+        measured = measure_corpus(corpus, Thresholds())
         self.found = conclude(measured, check_databases(measured, limits=limits, workers=1))
         self.path = corpus.database_path("case") if corpus.databases() else Path()
         self.codes = Counter(finding.code for finding in self.found.findings)

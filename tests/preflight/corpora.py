@@ -82,6 +82,6 @@ def ask(db_id: str, gold_sql: str, question_id: str = "", **fields: object) -> Q
 
 def checked(root: Path, limits: Limits | None = None) -> CorpusFindings:
     """What preflight finds in the corpus at `root`, in this process."""
-    measured = measure_corpus(CorpusFolder(root), Thresholds(), cached=False)
+    measured = measure_corpus(CorpusFolder(root), Thresholds())
     limits = limits or Limits(vm_steps=1_000_000)
     return conclude(measured, check_databases(measured, limits=limits, workers=1))
