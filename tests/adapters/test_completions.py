@@ -1,5 +1,4 @@
 import multiprocessing
-import threading
 from pathlib import Path
 
 import msgspec
@@ -53,20 +52,6 @@ def test_verl_gets_a_number_and_flat_parts_of_one_shape(manifest: Path) -> None:
     assert [r["score"] for r in records][::2] == [3.0, 0.0] and records[3]["score"] == 0.5
     assert all(r.keys() == records[0].keys() for r in records)
     assert all(isinstance(r["score"], float) and r["group_seen"] is False for r in records)
-
-
-def test_it_works_from_another_thread(manifest: Path) -> None:
-    earned: list[float | None] = []
-    worker = threading.Thread(
-        target=lambda: earned.extend(
-            completion_rewards(
-                completions=["SELECT name FROM town"], env_json=[env_json(manifest, "towns/q0")]
-            )
-        )
-    )
-    worker.start()
-    worker.join()
-    assert earned == [3.0]
 
 
 def test_another_manifest_is_refused(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:

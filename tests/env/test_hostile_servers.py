@@ -4,8 +4,6 @@ import asyncio
 import gzip
 import itertools
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from envbuild.env.client import (
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
 from envbuild.records.episode import Completion, EndedBy, Sampling, TextRequest
+from tests.shared import envbuild
 
 KEY = 'sk-SECRET-\\q"k/9'
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07 \x9b31mred"
@@ -167,15 +166,11 @@ def test_a_completion_that_repeats_the_key_is_kept_without_it() -> None:
         assert ask(base_url).text == "the key is [the API key]"
 
 
-def test_hostile_answers_end_a_rollout_unscored(
-    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_answers_end_a_rollout_unscored(manifest: Path, tmp_path: Path) -> None:
     for place, body in enumerate((b"[" * 200_000, b'{"choices":[{"text":5}]}', ESCAPES.encode())):
         with serving(200, body) as base_url:
-            command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--quiet"]
-            command += ["--base-url", base_url, "--model", "m", "--episodes", "1"]
-            command += ["--out", str(tmp_path / str(place))]
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            server = ("--base-url", base_url, "--model", "m", "--episodes", "1", "--quiet")
+            found = envbuild("rollout", manifest, *server, "--out", tmp_path / str(place))
         assert found.returncode == 1, found.stderr
         assert "no completion" in found.stderr and "Traceback" not in found.stderr
         assert "\x1b" not in found.stderr + found.stdout

@@ -1,8 +1,6 @@
 """What real servers do: full windows in their own words, fields refused, text as it comes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from envbuild.records.episode import EndedBy
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
 from tests.env.served import roll_one
+from tests.shared import envbuild
 from tests.small_manifest import QUESTIONS
 
 runner = CliRunner()
@@ -107,14 +106,13 @@ class Plain(PolicyServer):
 
 def test_a_server_without_the_dialect_stops_the_rollout(manifest: Path, tmp_path: Path) -> None:
     with Plain(manifest) as base_url:
-        command = [sys.executable, "-m", "envbuild", "rollout", str(manifest), "--model", "oracle"]
-        command += ["--base-url", base_url, "--episodes", "1", "--out", str(tmp_path)]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = ("rollout", manifest, "--model", "oracle", "--base-url", base_url)
+        found = envbuild(*command, "--episodes", "1", "--out", tmp_path)
         assert found.returncode == 2
         assert "refuses fields of dialect vllm: try openai" in found.stderr
-        found = subprocess.run(
-            [*command, "--dialect", "openai", "--json"], capture_output=True, text=True, check=True
-        )
+        spoken = ("--episodes", "1", "--out", tmp_path, "--dialect", "openai", "--json")
+        found = envbuild(*command, *spoken)
+        assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["ended_by"] == {"submit_sql": len(QUESTIONS)}
 
 

@@ -71,13 +71,10 @@ def test_rows_are_capped_and_said_to_be(shop: Path) -> None:
         ("describe_table", {"table_name": "secret"}, "no such table: secret; the tables are"),
         ("describe_table", {"table_name": "customers"}, "did you mean customer?"),
         ("describe_table", {"table_name": "sale; DROP TABLE sale"}, "no such table"),
-        ("describe_table", {"table_name": 'sale"'}, "no such table"),
         ("sample_rows", {"table_name": "sale", "limit": -1}, "must be from 1 to 50"),
         ("sample_rows", {"table_name": "sale", "limit": 10**30}, "must be from 1 to 50"),
-        ("sample_rows", {"table_name": "sale", "limit": 0}, "must be from 1 to 50"),
         ("sample_rows", {"table_name": "sale", "limit": True}, "must be of type integer"),
         ("sample_rows", {"table_name": "sale", "limit": "5"}, "must be of type integer"),
-        ("sample_rows", {"table_name": "sale", "limit": 1.5}, "must be of type integer"),
         (
             "distinct_values",
             {"table_name": "customer", "column_name": "naem"},
