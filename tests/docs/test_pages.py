@@ -58,7 +58,15 @@ def free_port() -> str:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/index.md", "docs/own-data.md", "docs/environment.md"]
+    "page",
+    [
+        "README.md",
+        "docs/index.md",
+        "docs/own-data.md",
+        "docs/environment.md",
+        "docs/training/index.md",
+        "docs/training/grpo-run.md",
+    ],
 )
 def test_every_block_runs_as_printed(page: str, fresh: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
