@@ -1,8 +1,12 @@
 """Tables show cells as they are, whatever they hold."""
 
-import pytest
+from pathlib import Path
 
-from envbuild.cli.output import print_table, print_wrapped
+import pytest
+import typer
+
+from envbuild.cli.options import default_corpus
+from envbuild.cli.output import finish, print_table, print_wrapped
 from envbuild.records.corpus import counted
 
 
@@ -32,3 +36,24 @@ def test_one_is_not_plural() -> None:
     assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
     assert counted(1, "gold query", "gold queries") == "1 gold query"
     assert counted(2, "gold query", "gold queries") == "2 gold queries"
+
+
+def test_a_demo_is_taken_where_there_is_no_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ENVBUILD_CORPUS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert default_corpus() == Path("corpus")
+    demo = Path("envbuild-demo", "corpus")
+    demo.mkdir(parents=True)
+    assert (default_corpus(), str(demo) in capsys.readouterr().err) == (demo, True)
+    Path("corpus").mkdir()
+    assert default_corpus() == Path("corpus")
+
+
+def test_a_command_ends_with_the_next_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for json, said in ((False, "wrote a b; next: envbuild preflight 'a b'\n"), (True, "")):
+        with pytest.raises(typer.Exit):
+            place = Path("a b")
+            finish("x", {}, str, json=json, wrote=place, following=("preflight", place))
+        assert capsys.readouterr().err == said
