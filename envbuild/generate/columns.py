@@ -242,7 +242,7 @@ def beside(value: Value, kind: Kind, rng: Random) -> Value:
         return value
     if kind in (Kind.DATE, Kind.MOMENT) and (moved := moved_day(value, rng.choice((-1, 1)))):
         return moved
-    if kind in (Kind.DIGITS, Kind.YEAR) and re.fullmatch(r"-?\d{1,15}", value):
+    if re.fullmatch(r"-?\d{1,15}", value):
         moved_number = str(int(value) + (1 if rng.random() < 0.5 else -1))
         return moved_number.zfill(len(value)) if value.startswith("0") else moved_number
     if rng.random() < 0.5:

@@ -6,7 +6,7 @@ from functools import partial
 
 from envbuild.engine.seeds import derived_random
 from envbuild.errors import GoldError
-from envbuild.generate.golds import GoldMonitor, group_counts, tied_groups
+from envbuild.generate.golds import GoldMonitor, tied_groups
 from envbuild.generate.plan import plan_workspace
 from envbuild.generate.rows import RowMaker
 from envbuild.generate.scenarios import BoundFrame, Scenarios, bind_frame
@@ -33,8 +33,6 @@ FILL_STEPS = 4
 """Batches a table is filled in where filling it at once empties a gold."""
 FILL_FAILURES = 10
 """Rows that no rule admits before a table is left as it is."""
-LARGEST_GROUP = 20
-"""Rows of a group made to be the largest; where more would be needed, it is left."""
 UNTIE_ROUNDS = 3
 """Passes over all golds that look for ties."""
 UNTIE_TRIES = 4
@@ -144,9 +142,6 @@ class _Amplifier:
             for sql in group:
                 if sql in self.mutants:
                     self._kill_mutants(sql)
-        for sql in self.sqls:
-            if any(bound.frame.counted == "desc" for bound in self.frames[sql]):
-                self._add_guarded(partial(self._top_groups, sql))
         # rows of a later group may tie what an earlier one rests on, and so may untying itself
         for _ in range(UNTIE_ROUNDS):
             if not sum(self._untie(sql) for sql in self.sqls):
@@ -186,8 +181,6 @@ class _Amplifier:
                 play(bound, lead=True)
             if frame.siblings > 1:
                 add_group(bound, frame.siblings - 1)
-            for condition in frame.soft[:4]:
-                play(bound, soft=condition)
             if frame.optional:
                 play(bound, bare=True)
             if frame.shown:
@@ -254,15 +247,6 @@ class _Amplifier:
     def _leave_out_optional(self, bound: BoundFrame) -> None:
         if bound.frame.optional:
             self.scenarios.play(bound, bare=True, lead=True)
-
-    def _top_groups(self, sql: str) -> None:
-        """The largest groups, of small values: the most rows are not the largest sum."""
-        for bound in self.frames[sql]:
-            if bound.frame.counted == "desc":
-                counts = group_counts(bound, self.workspace.connection)
-                wanted = counts[0][0] + 1 if counts else 2
-                if wanted <= LARGEST_GROUP:
-                    self.scenarios.group(bound, wanted, weight=0.0)
 
     def _untie(self, sql: str) -> bool:
         """More rows for the winning group of a gold that rests on a tie; True where that helps."""

@@ -126,15 +126,6 @@ def tied_groups(bound: BoundFrame, connection: Connection) -> list[Values]:
 
     All but the one that should win for `asc`, the winner alone for `desc`; empty without a tie.
     """
-    found = group_counts(bound, connection)
-    tied = [values for count, values in found if count == found[0][0]]
-    if len(tied) < 2:
-        return []
-    return tied[:1] if bound.frame.counted == "desc" else tied[1:]
-
-
-def group_counts(bound: BoundFrame, connection: Connection) -> list[tuple[int, Values]]:
-    """Rows and key values of the groups a frame counts, in its order; the first few."""
     frame, over = bound.frame, bound.frame.counted_over
     keys = [site for site in frame.group if site[0] in over]
     if not frame.counted or not keys:
@@ -164,7 +155,10 @@ def group_counts(bound: BoundFrame, connection: Connection) -> list[tuple[int, V
         f" GROUP BY {listed} ORDER BY count(*) {frame.counted}, {listed} LIMIT {MAX_TIED}"
     )
     names = [bound.class_of(site) for site in keys]
-    return [
-        (count, dict(zip(names, values, strict=True)))
-        for count, *values in iter_rows(connection, sql, tuple(literals))
+    found = list(iter_rows(connection, sql, tuple(literals)))
+    tied = [
+        dict(zip(names, values, strict=True)) for count, *values in found if count == found[0][0]
     ]
+    if len(tied) < 2:
+        return []
+    return tied[:1] if frame.counted == "desc" else tied[1:]

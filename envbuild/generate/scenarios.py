@@ -1,6 +1,5 @@
 """Scenario rows: a row combination that a gold looks for, and ones that miss it in one point."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -9,15 +8,19 @@ from typing import Any
 import msgspec
 from networkx.utils import UnionFind
 
-from envbuild.generate.columns import ColumnPlan, Kind, fresh_day, moved_day, stored, word
+from envbuild.generate.columns import ColumnPlan, beside, fresh_day, moved_day, stored, word
 from envbuild.generate.rows import Fixed, RowMaker, weighted
 from envbuild.generate.tables import TableRows, Workspace
-from envbuild.query.parse import FLIPPED, OPPOSITE
+from envbuild.query.parse import OPPOSITE
 from envbuild.records.execution import Value
 from envbuild.records.signal import Condition, Frame, Site
 
 REUSE = 0.35
 """How often an occurrence is bound to a row that already fits, instead of a new one."""
+TRIES = 12
+"""Values tried for a condition."""
+NEAR = 0.7
+"""How often such a value is a literal of the condition or one beside it."""
 TIE = 0.4
 """How often a row that leads in a MAX or MIN equals the present one instead of passing it."""
 _TIGHTEST = {"=": 0, "null": 0, "in": 1, "between": 2, "like": 2, "glob": 2}
@@ -37,26 +40,23 @@ def negated(condition: Condition) -> Condition:
 
 
 def satisfying(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
-    """A value of the column that satisfies the condition, often just inside its bound."""
+    """A value of the column that satisfies the condition, often a bound or one beside it."""
     values, op, form = condition.values, condition.op, condition.form
     match op:
         case "null":
             return None
-        case "not null":
-            return _drawn(plan, rng)
-        case "in":
+        case "in" | "=":
             return _formed(rng.choice(values), form, plan, rng) if values else None
-        case "=":
-            return _formed(values[0], form, plan, rng)
         case "like" | "glob":
             return stored(_from_pattern(str(values[0]), op, rng), plan.affinity)
-        case "between":
-            return _between(condition, plan, rng)
-        case "<" | "<=" | ">" | ">=":
-            return _bounded(condition, plan, rng)
-    value = _met(condition, plan, rng, tries=8)
-    if value is not None:
-        return value
+    for _ in range(TRIES):
+        value = _drawn(plan, rng)
+        if values and rng.random() < NEAR:
+            bound = rng.choice(values)
+            bound = bound if rng.random() < 0.5 else beside(bound, plan.kind, rng)
+            value = _formed(bound, form, plan, rng)
+        if plan.holds(condition, value):
+            return value
     return plan.beside(_formed(values[0] if values else 0, form, plan, rng), rng)
 
 
@@ -65,57 +65,6 @@ def _drawn(plan: ColumnPlan, rng: Random) -> Value:
         if (value := plan.draw(rng)) is not None:
             return value
     return plan.fresh(rng)
-
-
-def _met(condition: Condition, plan: ColumnPlan, rng: Random, *, tries: int) -> Value:
-    """A drawn value that satisfies the condition; None where none of `tries` does."""
-    for _ in range(tries):
-        if plan.holds(condition, value := _drawn(plan, rng)):
-            return value
-    return None
-
-
-def _between(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
-    low, high = condition.values[0], condition.values[-1]
-    chance = rng.random()
-    if chance < 0.5 or condition.form:
-        return _formed(low if chance < 0.25 else high, condition.form, plan, rng)
-    if (value := _met(condition, plan, rng, tries=4)) is not None:
-        return value
-    if isinstance(low, int | float) and isinstance(high, int | float):
-        inside = low + (high - low) * rng.random()
-        return stored(round(inside) if isinstance(low, int) else round(inside, 2), plan.affinity)
-    return stored(low, plan.affinity)
-
-
-def _bounded(condition: Condition, plan: ColumnPlan, rng: Random) -> Value:
-    op, bound, form = condition.op, condition.values[0], condition.form
-    inside = _met(condition, plan, rng, tries=3) if rng.random() < 0.4 and not form else None
-    if inside is not None:
-        return inside
-    if op in ("<=", ">=") and rng.random() < 0.4:
-        return _formed(bound, form, plan, rng)
-    sign = 1 if op.startswith(">") else -1
-    return _formed(_moved(bound, sign, plan, rng), form, plan, rng)
-
-
-def _moved(bound: Value, sign: int, plan: ColumnPlan, rng: Random) -> Value:
-    """A value beyond the bound: one step, or a good part of the range."""
-    if isinstance(bound, str):
-        if moved := moved_day(bound, sign * rng.choice((1, 1, 30, 400))):
-            return moved
-        if re.fullmatch(r"-?\d{1,15}", bound):
-            return str(int(bound) + sign * rng.choice((1, 1, 2, 5))).zfill(len(bound))
-        return bound + "a" if sign > 0 else bound[:-1]
-    if not isinstance(bound, int | float):
-        return bound
-    far = max(1, int(abs(plan.high - plan.low) * rng.random() * 0.5))
-    step = rng.choice((1, 1, far))
-    if isinstance(bound, float):
-        return round(bound + sign * rng.choice((0.1, 0.01, step)), 6)
-    if plan.kind is Kind.REAL and rng.random() < 0.5:
-        return round(bound + sign * rng.choice((0.5, 0.1)), 2)
-    return bound + sign * step
 
 
 def _formed(value: Value, form: str, plan: ColumnPlan, rng: Random) -> Value:
@@ -198,8 +147,6 @@ class BoundFrame:
     """Site to its class."""
     members: list[list[tuple[int, Site]]]
     """For each occurrence: (column position, class) of every column that matters."""
-    numeric: dict[Site, tuple[TableRows, int]] = field(default_factory=dict)
-    """Classes that join text to numbers: the column of numbers their values come from."""
 
     def class_of(self, site: Site) -> Site:
         """The class a site belongs to."""
@@ -227,15 +174,6 @@ def bind_frame(frame: Frame, workspace: Workspace) -> BoundFrame | None:
         _, position = bound.column(site)
         if position is not None:
             bound.members[site[0]].append((position, equal[site]))
-    columns: dict[Site, list[tuple[TableRows, int]]] = {}
-    for occurrence in order:
-        for position, name in bound.members[occurrence]:
-            columns.setdefault(name, []).append((tables[occurrence], position))
-    for name, places in columns.items():
-        affinities = [table.plans[position].affinity for table, position in places]
-        # where the number's own row is made first, its value is what the text follows
-        if "integer" in affinities and affinities[0] != "integer":
-            bound.numeric[name] = places[affinities.index("integer")]
     return bound
 
 
@@ -248,8 +186,6 @@ def _sites(frame: Frame) -> Iterator[Site]:
                 yield condition.site
                 if condition.other:
                     yield condition.other
-    for condition in frame.soft:
-        yield condition.site
     yield from (*frame.group, *frame.distinct, *frame.shown)
     for site, _ in (*frame.ordered, *frame.extremes):
         yield site
@@ -268,7 +204,6 @@ class Scenarios:
         *,
         keep: Values | None = None,
         miss: int | None = None,
-        soft: Condition | None = None,
         bare: bool = False,
         lead: bool = False,
         reuse: float = REUSE,
@@ -278,11 +213,10 @@ class Scenarios:
     ) -> Values | None:
         """The values of one played combination; None where the rules admit none.
 
-        `keep` holds classes to given values, `miss` names a clause to miss, `soft` a condition
-        to satisfy beside, `bare` leaves optional occurrences out, `lead` puts the combination
-        first in what a LIMIT, a rank, MAX or MIN looks at; `used` takes each occurrence's row;
-        `only` plays these occurrences and no other, `weight` sets free numbers within their range
-        (0 the smallest, 1 the largest).
+        `keep` holds classes to given values, `miss` names a clause to miss, `bare` leaves
+        optional occurrences out, `lead` puts the combination first in what a LIMIT, a rank, MAX or
+        MIN looks at; `used` takes each occurrence's row; `only` plays these occurrences and no
+        other, `weight` sets free numbers within their range (0 the smallest, 1 the largest).
         """
         conditions: list[Condition] = []
         for number, clause in enumerate(bound.frame.clauses):
@@ -290,8 +224,6 @@ class Scenarios:
                 conditions += [negated(self.rng.choice(way)) for way in clause if way]
             else:
                 conditions += clause[int(self.rng.random() * len(clause))]
-        if soft:
-            conditions.append(soft)
         played = _Combination(
             bound=bound,
             maker=self.maker,
@@ -317,11 +249,10 @@ class Scenarios:
         *,
         duplicate: bool = False,
         lead: bool = False,
-        weight: float | None = None,
     ) -> None:
         """Plays `count` combinations of a group; `duplicate` repeats the last row of the first."""
         used: dict[int, int] = {}
-        first = self.play(bound, lead=lead, used=used, weight=weight)
+        first = self.play(bound, lead=lead, used=used)
         if first is None:
             return
         last = bound.order[-1]
@@ -333,7 +264,7 @@ class Scenarios:
             if duplicate:
                 self.maker.clone(bound.tables[last], used[last])
             else:
-                self.play(bound, keep=kept, reuse=0.0, weight=weight)
+                self.play(bound, keep=kept, reuse=0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -355,19 +286,13 @@ class _Combination:
         return [c for c in self.conditions if c.other is None and class_of(c.site) == name]
 
     def choose_values(self, *, lead: bool) -> None:
-        """Values for the classes that lead, that are compared with literals, that join numbers."""
-        bound = self.bound
-        for site, largest in (*bound.frame.ordered, *bound.frame.extremes) if lead else ():
+        """Values for the classes that lead, then for those that are compared with literals."""
+        frame = self.bound.frame
+        for site, largest in (*frame.ordered, *frame.extremes) if lead else ():
             self._choose_leading(site, largest)
         for condition in self.conditions:
             if condition.other is None:
                 self._choose(condition.site)
-        for name, (table, position) in bound.numeric.items():
-            if name not in self.values:
-                # one past the rows there are: sometimes a new one
-                drawn = int(self.rng.random() * (len(table.rows) + 2))
-                known = drawn < len(table.rows)
-                self.values[name] = table.rows[drawn][position] if known else table.next_serial
 
     def _choose_leading(self, site: Site, largest: bool) -> None:
         """A value beyond the largest (or smallest) the column holds now."""
@@ -387,16 +312,11 @@ class _Combination:
         if position is None or name in self.values:
             return
         plan = table.plans[position]
-        wanted = sorted(self._wanted(name), key=lambda c: _TIGHTEST.get(c.op, 5))
-        for attempt in range(8):
-            tightest = wanted[0 if attempt < 6 else attempt % len(wanted)]
-            self.values[name] = value = satisfying(tightest, plan, self.rng)
-            if all(plan.holds(c, value) for c in wanted):
-                break
+        wanted = min(self._wanted(name), key=lambda c: _TIGHTEST.get(c.op, 5))
+        self.values[name] = satisfying(wanted, plan, self.rng)
 
     def add_row(self, occurrence: int, reuse: float, weight: float | None) -> bool:
         """Binds an occurrence to a row, found or made; False where the rules admit none."""
-        self._relate(occurrence)
         table, members = self.bound.tables[occurrence], self.bound.members[occurrence]
         fixed: Fixed = {
             position: stored(self.values[name], table.plans[position].affinity)
@@ -418,23 +338,6 @@ class _Combination:
         for position, name in members:
             self.values.setdefault(name, table.rows[row][position])
         return True
-
-    def _relate(self, occurrence: int) -> None:
-        """Turns comparisons with a column of known value into values of this occurrence."""
-        for condition in self.conditions:
-            if condition.other is None:
-                continue
-            for mine, other, op in (
-                (condition.site, condition.other, condition.op),
-                (condition.other, condition.site, FLIPPED.get(condition.op, condition.op)),
-            ):
-                name, known = self.bound.class_of(mine), self.values.get(self.bound.class_of(other))
-                table, position = self.bound.column(mine)
-                if mine[0] != occurrence or known is None or name in self.values:
-                    continue
-                if position is not None:
-                    literal = Condition(site=mine, op=op, values=(known,))
-                    self.values[name] = satisfying(literal, table.plans[position], self.rng)
 
     def _fitting(self, table: TableRows, fixed: Fixed) -> int | None:
         """A row of the table that holds `fixed` and is not bound yet."""

@@ -81,7 +81,6 @@ class Draft:
     sources: list[str] = field(default_factory=list)
     same: list[tuple[Site, Site]] = field(default_factory=list)
     clauses: list[Clause] = field(default_factory=list)
-    soft: list[Condition] = field(default_factory=list)
     optional: list[int] = field(default_factory=list)
     group: tuple[Site, ...] = ()
     siblings: int = 1
@@ -264,7 +263,7 @@ class _Reader:
         if (group := node.args.get("group")) is not None:
             keys = [self.origin(_position(key, node.expressions)) for key in group.expressions]
             draft.group = draft.group or tuple(key.site for key in keys if key.site)
-        self.soft(node, draft)
+        self.choices(node, draft)
         if (having := node.args.get("having")) is not None:
             self.require(having.this, draft)
         relation = self.projected(node, draft)
@@ -512,15 +511,14 @@ class _Reader:
         if found.negated or choice:
             self.extra.append(draft)
 
-    def soft(self, node: exp.Select, draft: Draft) -> None:
-        """Conditions inside CASE and FILTER steer values without being required."""
+    def choices(self, node: exp.Select, draft: Draft) -> None:
+        """Reads the literals inside CASE and FILTER; no row is required to meet them."""
         for inner in node.find_all(exp.If, exp.Filter):
             if inner.find_ancestor(exp.Select) is not node:
                 continue
             test = inner.expression.this if isinstance(inner, exp.Filter) else inner.this
             for part, negated in split_condition(test):
-                for conjunction in self.clause(part, negated, draft, choice=True):
-                    draft.soft.extend(conjunction)
+                self.clause(part, negated, draft, choice=True)
 
     def join(self, draft: Draft, left: Site, right: Site) -> None:
         """Two columns that hold equal values."""

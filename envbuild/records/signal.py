@@ -165,8 +165,6 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs of columns that must be equal."""
     clauses: tuple[Clause, ...] = ()
     """All must hold."""
-    soft: tuple[Condition, ...] = ()
-    """Conditions that only steer a value (inside CASE, FILTER): worth a row each."""
     optional: tuple[int, ...] = ()
     """Occurrences that may be absent: right sides of LEFT JOIN."""
     group: tuple[Site, ...] = ()
