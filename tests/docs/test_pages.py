@@ -66,6 +66,8 @@ def free_port() -> str:
         "docs/environment.md",
         "docs/training/index.md",
         "docs/training/grpo-run.md",
+        "docs/evaluation.md",
+        "docs/signal.md",
     ],
 )
 def test_every_block_runs_as_printed(page: str, fresh: Path, tmp_path: Path) -> None:
