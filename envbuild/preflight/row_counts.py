@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FILE
 from envbuild.engine.fanout import shard_of
 from envbuild.errors import ConfigurationError, SchemaError
 from envbuild.preflight.subjects import DatabaseInput
@@ -39,8 +40,9 @@ def measure_corpus(
     """One folder with its rows per table.
 
     `shard` (index, count) leaves the databases of other shards out. The counts are the catalogue's
-    where a database is as large as the catalogue says and no log lies beside it, else its own.
+    where a database is as large as it says, no younger, and no log lies beside it; else its own.
     """
+    written = (folder.root / INDEX_FILE).stat().st_mtime_ns
     catalogued: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for table in folder.tables():
         catalogued[table.db_id][table.table] = table.rows
@@ -54,6 +56,7 @@ def measure_corpus(
             if (
                 not path.is_file()
                 or path.stat().st_size != row.bytes
+                or path.stat().st_mtime_ns > written
                 or has_log(str(path.absolute()))
             ):
                 counts = count_rows(path)

@@ -63,6 +63,7 @@ def free_port() -> str:
         "README.md",
         "docs/index.md",
         "docs/own-data.md",
+        "docs/corpora.md",
         "docs/environment.md",
         "docs/training/index.md",
         "docs/training/grpo-run.md",

@@ -1,14 +1,19 @@
 """`envbuild preflight` as a user meets it: exit codes, tables, files, shards, the page."""
 
 import json
+import os
 import re
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from envbuild.corpora.folder import CorpusFolder
 from envbuild.io.parquet import read_records
-from envbuild.records.preflight import Finding
+from envbuild.preflight.row_counts import measure_corpus
+from envbuild.records.preflight import Finding, Thresholds
 from envbuild.records.signal import SignalScore
 from tests.preflight.corpora import ask, build_corpus, build_sqlite
 from tests.preflight.test_checks import SHOP
@@ -163,3 +168,19 @@ def test_an_empty_gold_that_is_a_warning_only_says_why(
     run = preflight(tmp_path / "shop", "--signal", "off")
     assert "empty_gold" in run.stdout
     assert run.stdout.count("a warning only: questions for evaluation") == said
+
+
+@pytest.mark.parametrize("same_size", [True, False])
+def test_a_database_changed_since_the_catalogue_is_counted(tmp_path: Path, same_size: bool) -> None:
+    script = "CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)"
+    folder = CorpusFolder(build_corpus(tmp_path / "shop", {"shop": script}))
+    assert measure_corpus(folder, Thresholds()).statistics.rows == 3
+    path = folder.database_path("shop")
+    size = path.stat().st_size
+    os.utime(folder.root / "corpus.json", ns=(0, path.stat().st_mtime_ns))
+    with closing(sqlite3.connect(path)) as connection:
+        rows = [("x" * (1 if same_size else 900),)] * 40
+        connection.executemany("INSERT INTO t VALUES (?)", rows)
+        connection.commit()
+    assert (path.stat().st_size == size) is same_size
+    assert measure_corpus(folder, Thresholds()).statistics.rows == 43
