@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.preflight.checks import SEVERITIES
+
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = Path(sys.executable).parent
 _BLOCK = re.compile(
@@ -64,6 +66,7 @@ def free_port() -> str:
         "docs/index.md",
         "docs/own-data.md",
         "docs/corpora.md",
+        "docs/preflight.md",
         "docs/environment.md",
         "docs/training/index.md",
         "docs/training/grpo-run.md",
@@ -144,3 +147,9 @@ def test_the_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 120 and len(text.split()) <= 700
     assert len((ROOT / "docs" / "index.md").read_text().split()) <= 450
+
+
+def test_the_preflight_page_has_every_finding_with_its_severity() -> None:
+    page = (ROOT / "docs" / "preflight.md").read_text()
+    shown = dict(re.findall(r"^#### `(\w+)` \((\w+)\)$", page, flags=re.MULTILINE))
+    assert shown == {code: severity.value for code, severity in SEVERITIES.items()}
