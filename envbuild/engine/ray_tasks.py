@@ -2,6 +2,7 @@
 
 import collections
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ def _connect() -> None:
     try:
         ray.init(address="auto", logging_level=logging.ERROR, log_to_driver=False)
     except ConnectionError:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours reports to nobody
         ray.init(
             num_cpus=LOCAL_CPUS,
             include_dashboard=False,

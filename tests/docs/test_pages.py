@@ -67,6 +67,9 @@ def free_port() -> str:
         "docs/own-data.md",
         "docs/corpora.md",
         "docs/preflight.md",
+        "docs/curriculum.md",
+        "docs/schemas.md",
+        "docs/manifest.md",
         "docs/environment.md",
         "docs/training/index.md",
         "docs/training/grpo-run.md",
@@ -77,8 +80,8 @@ def free_port() -> str:
 def test_every_block_runs_as_printed(page: str, fresh: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    for found in ("envbuild-demo", "my-folder"):
-        subprocess.run(["cp", "-r", fresh / found, place], check=True)
+    for found in (fresh / "envbuild-demo", fresh / "my-folder", ROOT / "pipelines"):
+        subprocess.run(["cp", "-r", found, place], check=True)
     port = free_port()
     environment = {
         **os.environ,
