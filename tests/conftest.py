@@ -1,8 +1,12 @@
-"""What every test has: a cache of its own."""
+"""What every test has: the project installed, and a cache of its own."""
 
 import os
+from importlib.util import find_spec
 
 import pytest
+
+if find_spec("msgspec") is None:
+    raise pytest.UsageError("install the project first: pip install --editable '.[dev]'")
 
 
 @pytest.fixture(scope="session", autouse=True)
