@@ -149,7 +149,7 @@ def main() -> None:
     except OSError as e:
         if e.errno == errno.EPIPE:
             _end_unread()
-        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EACCES, errno.EPERM):
             _end_as_bug()
         what = f"cannot use {e.filename}" if e.filename else f"cannot write {name_stdout()}"
         drop_stdout()

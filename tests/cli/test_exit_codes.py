@@ -1,5 +1,6 @@
 """What the shell sees when a disk is full, a person stops a command, or we have a bug."""
 
+import errno
 import os
 import resource
 import signal
@@ -85,6 +86,20 @@ def test_our_own_fault_is_a_traceback_and_70(
     assert (ended.value.code, shown.out) == (70, "")
     assert "ZeroDivisionError: ours" in shown.err
     assert "our bug" in shown.err
+
+
+def test_a_folder_that_may_not_be_read_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/closed/corpus.json")
+
+    monkeypatch.setattr(command_line, "app", refused)
+    monkeypatch.setattr(command_line, "drop_stdout", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    said = "envbuild: cannot use /closed/corpus.json: Permission denied\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, said)
 
 
 @pytest.mark.parametrize("command", ["pool", "ladder"])
