@@ -40,9 +40,6 @@ def evaluate(
             metavar="bird|spider|spider-testsuite", help="Default: that of the folder's layout."
         ),
     ] = None,
-    keys: Annotated[
-        str, Option(metavar="auto|id|position", help="How BIRD files name their questions.")
-    ] = "auto",
     manifest: Annotated[
         Path | None, Option(help="Of the episodes; default: the one they were made with.")
     ] = None,
@@ -50,7 +47,6 @@ def evaluate(
     rows: Annotated[
         int | None, Option(min=1, help="A seeded sample of this many; default: every one.")
     ] = None,
-    _every: Annotated[bool, Option("--all", hidden=True, help="The default.")] = False,
     rerun_golds: options.RerunGoldsOption = False,
     seed: options.SeedOption = 0,
     out: Annotated[
@@ -70,9 +66,7 @@ def evaluate(
     if predictions is not None:
         if where:
             raise UsageError("--where is over a manifest's columns, and --predictions have none")
-        run = evaluate_predictions(
-            source, predictions, benchmark=benchmark, keys=keys, rows=rows, seed=seed
-        )
+        run = evaluate_predictions(source, predictions, benchmark=benchmark, rows=rows, seed=seed)
         folder = out
     else:
         run = evaluate_episodes(

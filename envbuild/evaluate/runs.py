@@ -101,7 +101,6 @@ def evaluate_predictions(
     predictions: Path,
     *,
     benchmark: str | None,
-    keys: str = "auto",
     rows: int | None = None,
     seed: int = 0,
 ) -> EvaluationRun:
@@ -118,7 +117,7 @@ def evaluate_predictions(
     refused = Counter(q.reason for q in offered if isinstance(q, Reject))
     if not questions:
         raise SourceError(f"{source} holds no questions: {read.description}")
-    found = read_predictions(predictions, questions_in_place(offered), keys=keys)
+    found = read_predictions(predictions, questions_in_place(offered))
     if found.unknown and not found.sql:
         own = quote_some([q.question_id for q in questions])
         raise SourceError(

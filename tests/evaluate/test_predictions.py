@@ -42,10 +42,8 @@ def test_bird_keys_are_told_apart_by_database(tmp_path: Path) -> None:
 
 def test_bird_keys_that_fit_both_ways_are_asked_about(tmp_path: Path) -> None:
     path = write(tmp_path, {"0": "X"})
-    with pytest.raises(SourceError, match="--keys"):
+    with pytest.raises(SourceError, match="JSON lines with question_id"):
         read_predictions(path, BIRD)
-    assert read_predictions(path, BIRD, keys="id").sql == {"0": "X"}
-    assert read_predictions(path, BIRD, keys="position").sql == {"7": "X"}
 
 
 def test_bird_of_another_split_is_refused(tmp_path: Path) -> None:
@@ -99,7 +97,7 @@ def test_what_is_no_text_is_no_prediction_and_no_other_line_suffers(
     tmp_path: Path, nothing: str
 ) -> None:
     bird_form = write(tmp_path, f'{{"7": {nothing}, "8": "B\\t----- bird -----\\ta"}}')
-    assert read_predictions(bird_form, BIRD, keys="id").sql == {"8": "B"}
+    assert read_predictions(bird_form, BIRD).sql == {"8": "B"}
     records = [f'{{"id": 7, "sql": {nothing}}}', '{"id": 8, "sql": "B", "score": NaN}']
     lines = write(tmp_path, "\n".join(records))
     assert read_predictions(lines, BIRD).sql == {"8": "B"}
