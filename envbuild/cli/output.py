@@ -138,16 +138,6 @@ def print_wrapped(text: str) -> None:
     print(textwrap.fill(printable(text), width, break_long_words=False, break_on_hyphens=False))
 
 
-def percent(value: float | None) -> str:
-    """A share with one decimal; `-` where there is none."""
-    return "-" if value is None else f"{value:.1%}"
-
-
-def interval(low: float, high: float) -> str:
-    """`41.0-52.3%`: the ends of an interval of shares."""
-    return f"{100 * low:.1f}-{high:.1%}"
-
-
 def draws_blocks() -> bool:
     """Whether stdout can spell the block characters that bars are made of."""
     encoding = (console().encoding or "ascii").lower()

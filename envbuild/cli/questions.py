@@ -12,9 +12,7 @@ from envbuild.cli import options
 from envbuild.cli.output import (
     draws_blocks,
     finish,
-    interval,
     list_counts,
-    percent,
     print_table,
     print_wrapped,
     progress,
@@ -43,7 +41,7 @@ from envbuild.manifest.settings import ManifestSettings, parse_tables
 from envbuild.materialize.any_folder import cache_folder, open_any
 from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions, SampleOptions
 from envbuild.preflight.checks import SEVERITIES
-from envbuild.records.corpus import counted
+from envbuild.records.corpus import counted, interval, percent
 from envbuild.records.evaluation import Evaluation, Rung
 from envbuild.records.manifest import ManifestRow, ScheduleRow
 from envbuild.signal.variants import make_variants

@@ -11,19 +11,24 @@ from envbuild.cards.refresh import Refreshed, card_corpus, refresh_card
 from envbuild.cli import options
 from envbuild.cli.output import (
     finish,
-    interval,
-    percent,
     print_table,
     print_wrapped,
     say,
     warn,
 )
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
-from envbuild.evaluate.report import iter_metrics, render_page, write_evaluation
+from envbuild.evaluate.report import (
+    behaviour_rows,
+    iter_metrics,
+    literal_rows,
+    render_page,
+    write_evaluation,
+)
 from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
 from envbuild.evaluate.statistics import compare_all, read_sides
 from envbuild.io.files import write_bytes, write_text
-from envbuild.records.evaluation import Behaviour, Comparison, Evaluation
+from envbuild.records.corpus import interval, percent
+from envbuild.records.evaluation import Comparison, Evaluation
 
 
 def evaluate(
@@ -125,14 +130,13 @@ def _show_evaluation(evaluation: Evaluation) -> None:
             title="Answers that the row's rule calls equal and the column's does not:",
             right=range(1, 1 + len(evaluation.rules)),
         )
-    if (acted := evaluation.behaviour) is not None:
-        _show_behaviour(acted)
+    if evaluation.behaviour is not None:
+        ended = [(f"ended by {k}", v, "") for k, v in evaluation.behaviour.ended_by.items()]
+        rows = [*behaviour_rows(evaluation), *ended]
+        print_table(("behaviour", "value", "95 %"), rows, right=(1, 2))
     if evaluation.literals:
-        rows = [
-            (k.replace("_", " "), v if isinstance(v, int) else percent(v))
-            for k, v in evaluation.literals.items()
-        ]
-        print_table(("literals the gold depends on", "value"), rows, right=(1,))
+        heads = ("literals the gold depends on", "value")
+        print_table(heads, literal_rows(evaluation), right=(1,))
 
 
 def _score_rows(evaluation: Evaluation) -> Iterator[tuple[object, ...]]:
@@ -152,27 +156,6 @@ def _score_rows(evaluation: Evaluation) -> Iterator[tuple[object, ...]]:
             score.unscored,
             *([percent(score.hidden.value) if score.hidden else "-"] if hidden else ()),
         )
-
-
-def _show_behaviour(acted: Behaviour) -> None:
-    shares = (
-        ("submitted", "submit_rate"),
-        ("SQL that executes", "executable_sql"),
-        ("identical repeats among calls", "wasted_calls"),
-        ("truncated completions", "truncated"),
-        ("fell back to the last working query", "fallback_rate"),
-        ("opened every gold table", "opened_all_gold_tables"),
-    )
-    rows: list[tuple[object, ...]] = []
-    for said, field in shares:
-        ends = acted.intervals.get(field)
-        rows.append((said, percent(getattr(acted, field)), interval(*ends) if ends else "-"))
-    rows += [
-        ("turns an episode", f"{acted.mean_turns:.2f}", ""),
-        ("tool calls an episode", f"{acted.mean_tool_calls:.2f}", ""),
-        *((f"ended by {k}", v, "") for k, v in acted.ended_by.items()),
-    ]
-    print_table(("behaviour", "value", "95 %"), rows, right=(1, 2))
 
 
 def compare(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from envbuild.io.files import write_bytes
 from envbuild.io.pages import embed_json
 from envbuild.io.pages import render_page as render_template
 from envbuild.io.parquet import arrow_schema, write_records
+from envbuild.records.corpus import interval, percent
 from envbuild.records.episode import Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.sql.connect import VERSIONS
@@ -26,6 +28,15 @@ GROUPS = {
     "size": size_group,
 }
 """What answers are grouped by -> an answer's group, empty where it has none."""
+BEHAVIOUR = (
+    ("submitted", "submit_rate"),
+    ("SQL that executes", "executable_sql"),
+    ("identical repeats among calls", "wasted_calls"),
+    ("truncated completions", "truncated"),
+    ("fell back to the last working query", "fallback_rate"),
+    ("opened every gold table", "opened_all_gold_tables"),
+)
+"""Shares of `Behaviour`: what is said of each, and its field."""
 WRONG_FIELDS = (
     *("question_id", "db_id", "question", "predicted_sql", "gold_sql", "official", "reason"),
     "episode_id",
@@ -98,13 +109,7 @@ def render_page(
     """
     wrong = [verdict for verdict in verdicts if not verdict.official_correct]
     wanted = {verdict.episode_id for verdict in wrong if verdict.episode_id}
-    groups: dict[str, list[int]] = {}
-    for place, score in enumerate(evaluation.scores):
-        if score.by:
-            groups.setdefault(score.by, []).append(place)
     document = {
-        "evaluation": evaluation,
-        "groups": groups,
         "wrong": [{name: getattr(v, name) for name in WRONG_FIELDS} for v in wrong],
         "episodes": {
             episode.episode_id: {
@@ -119,8 +124,44 @@ def render_page(
             if episode.episode_id in wanted
         },
     }
-    shown = embed_json(document)
-    return render_template("evaluation.html", title=evaluation.name, document=shown)
+    apart = evaluation.disagreements.values()
+    return render_template(
+        "evaluation.html",
+        title=evaluation.name,
+        evaluation=evaluation,
+        groups=[
+            (by, list(scores))
+            for by, scores in groupby(evaluation.scores, key=lambda score: score.by)
+            if by
+        ],
+        most=max((count for counts in apart for count in counts.values()), default=0),
+        behaviour=behaviour_rows(evaluation),
+        literals=literal_rows(evaluation),
+        document=embed_json(document),
+    )
+
+
+def behaviour_rows(evaluation: Evaluation) -> list[tuple[str, str, str]]:
+    """What was measured of the episodes, its value and its interval; without episodes none."""
+    if (acted := evaluation.behaviour) is None:
+        return []
+    rows = [("episodes", f"{acted.episodes:,}", "")]
+    for said, field in BEHAVIOUR:
+        ends = acted.intervals.get(field)
+        rows.append((said, percent(getattr(acted, field)), interval(*ends) if ends else "-"))
+    return [
+        *rows,
+        ("turns an episode", f"{acted.mean_turns:.2f}", ""),
+        ("tool calls an episode", f"{acted.mean_tool_calls:.2f}", ""),
+    ]
+
+
+def literal_rows(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """What was measured of the literals, with its value."""
+    return [
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else percent(value))
+        for name, value in evaluation.literals.items()
+    ]
 
 
 def write_evaluation(

@@ -215,16 +215,22 @@ GRADES = (
 def score_by(
     verdicts: Iterable[QuestionVerdict], key: Callable[[QuestionVerdict], str], *, by: str = ""
 ) -> list[Score]:
-    """One score a group, easiest or smallest first; answers with an empty key are left out.
+    """One score a group, easiest or smallest first.
 
-    Keys that differ only in case or blanks are one group, under their commonest spelling.
+    Answers with an empty key stand last, such as `no difficulty`, where others have one. Keys that
+    differ only in case or blanks are one group, under their commonest spelling.
     """
-    named = [(name, verdict) for verdict in verdicts if (name := key(verdict))]
+    keyed = [(key(verdict), verdict) for verdict in verdicts]
+    named = [(name, verdict) for name, verdict in keyed if name]
+    nameless = [verdict for name, verdict in keyed if not name]
     shown = one_spelling(name for name, _ in named)
     groups: dict[str, list[QuestionVerdict]] = defaultdict(list)
     for name, verdict in named:
         groups[shown[name]].append(verdict)
-    return [score_group(groups[name], name=name, by=by) for name in sorted(groups, key=_natural)]
+    scores = [score_group(groups[name], name=name, by=by) for name in sorted(groups, key=_natural)]
+    if scores and nameless:
+        scores.append(score_group(nameless, name=f"no {by}", by=by))
+    return scores
 
 
 def score_group(verdicts: Sequence[QuestionVerdict], *, name: str = "all", by: str = "") -> Score:

@@ -6,6 +6,8 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
+from envbuild.records.corpus import interval, percent
+
 SERIES = 6
 """Colours for corpora or runs; a seventh shares the last."""
 
@@ -36,5 +38,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     found.filters["number"] = show_number
+    found.filters["percent"] = percent
+    found.globals["interval"] = interval
     found.filters["series"] = lambda position: f"var(--series-{min(position, SERIES - 1)})"
     return found

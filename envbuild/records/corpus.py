@@ -209,6 +209,16 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def percent(value: float | None) -> str:
+    """A share with one decimal, the same in terminal and page; `-` where there is none."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def interval(low: float, high: float) -> str:
+    """`41.0-52.3%`: the ends of an interval of shares."""
+    return f"{100 * low:.1f}-{high:.1%}"
+
+
 def printable(text: str) -> str:
     """`text` with its control characters escaped, for a terminal that would obey them."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))

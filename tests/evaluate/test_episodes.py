@@ -19,12 +19,14 @@ from envbuild.evaluate.episodes import (
     opened_tables,
     stands_in,
 )
+from envbuild.evaluate.report import evaluate_answers, render_page
 from envbuild.evaluate.runs import draw_questions, evaluate_episodes
 from envbuild.evaluate.statistics import score_by
 from envbuild.io.episodes import BEGUN, EpisodeJournal
 from envbuild.io.parquet import read_records, write_records
 from envbuild.manifest.read import ROW_SCHEMA, ROWS_FILE, open_manifest
 from envbuild.manifest.samples import LADDER, resample_manifest
+from envbuild.records.corpus import percent
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
 from envbuild.records.evaluation import QuestionVerdict
 from envbuild.records.manifest import ManifestRow
@@ -352,6 +354,30 @@ def test_one_difficulty_in_several_spellings_is_one_group() -> None:
     assert len({name.casefold() for name in names}) == len(names)
     assert {"simple", "moderate", "Highly Complex"} <= set(names)
     assert sum(score.unscored for score in scores) == len(written)
+
+
+def test_a_question_without_difficulty_is_in_the_last_group_and_rounded_once() -> None:
+    """49 of 400 is 12.25 %: Python and a browser would round that half to two sides."""
+    verdicts = [
+        QuestionVerdict(
+            question_id=str(n),
+            official="equal",
+            strict="equal",
+            official_correct=n < 49,
+            strict_correct=False,
+            difficulty="simple" if n >= 400 else "",
+        )
+        for n in range(401)
+    ]
+    found = evaluate_answers(verdicts, name="x", said="")
+    assert [(s.by, s.name) for s in found.scores] == [
+        ("", "all"),
+        ("difficulty", "simple"),
+        ("difficulty", "no difficulty"),
+    ]
+    value = found.scores[2].official.value
+    assert value == 0.1225 and percent(value) == "12.2%" and "12.2%" in render_page(found, [])
+    assert len(evaluate_answers(verdicts[:9], name="x", said="").scores) == 1
 
 
 @pytest.mark.parametrize("command", ["score", "evaluate", "view"])
