@@ -7,17 +7,12 @@ consensus bonus, and each record says so.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from contextlib import suppress
 
 from envbuild.env.episode import TokenEpisode
 from envbuild.records.episode import TokenRequest
 from envbuild.train.trainer_env import ScoredEpisode, TrainerEnv
 
-M = TypeVar("M")
-R = TypeVar("R")
-
-MAX_BROKEN = 1024
-"""Broken groups remembered for members who are still to come; the oldest are forgotten first."""
 SIBLING_SECONDS = 1800.0
 """How long a member waits for its group before it is scored alone."""
 
@@ -34,84 +29,58 @@ async def play(start: Callable[[], TokenEpisode], sample: Sample) -> TokenEpisod
     return episode
 
 
-def episode_barrier(env: TrainerEnv, size: int) -> "GroupBarrier[TokenEpisode, ScoredEpisode]":
-    """A barrier whose groups are `size` episodes of one row, scored by `env`."""
-    return GroupBarrier(
-        size=size, together=env.finish_group, alone=env.finish_alone, timeout_s=SIBLING_SECONDS
-    )
+class GroupBarrier:
+    """The groups of one event loop: each is `size` episodes of one row, scored by `env`."""
 
+    def __init__(self, env: TrainerEnv, size: int, *, seconds: float = SIBLING_SECONDS) -> None:
+        self.env, self.size, self.seconds = env, size, seconds
+        self._groups: dict[str, _Group] = {}
 
-class GroupBarrier(Generic[M, R]):
-    """The barriers of many groups, for one event loop."""
-
-    def __init__(
-        self,
-        *,
-        size: int,
-        together: Callable[[Sequence[M]], Sequence[R]],
-        alone: Callable[[Sequence[M]], Sequence[R]],
-        timeout_s: float,
-    ) -> None:
-        """`together` scores a whole group of `size` in member order, `alone` what is left of one.
-
-        Both may block: they run in a thread. A member waits `timeout_s` seconds for its siblings.
-        """
-        self.size, self.together, self.alone, self.timeout_s = size, together, alone, timeout_s
-        self._groups: dict[str, _Group[M, R]] = {}
-        self._broken: dict[str, None] = {}
-
-    async def meet(self, group: str, place: int, member: Awaitable[M]) -> R:
-        """Awaits member number `place` of `group`, and returns its result when all are here.
+    async def meet(self, group: str, place: int, playing: Awaitable[TokenEpisode]) -> ScoredEpisode:
+        """Awaits member number `place` of `group`, and returns its score when all are here.
 
         A member that raises lets its siblings, now and later, go on without it.
         """
+        here = self._groups.setdefault(group, _Group())
+        here.begun += 1
+        if here.begun == self.size:  # nobody else will ask for it
+            del self._groups[group]
         try:
-            arrived = await member
-            if group not in self._broken:
-                waiting = self._groups.setdefault(group, _Group())
-                waiting.members[place] = arrived
-                if len(waiting.members) == self.size:
-                    del self._groups[group]
-                    await self._score(waiting)
-                else:
-                    await self._wait(group, waiting)
-                if place in waiting.results:
-                    return waiting.results[place]
+            episode = await playing
+            if not here.settled.is_set():
+                here.members[place] = episode
+                await (self._score if len(here.members) == self.size else self._wait)(here)
         except BaseException:
-            self._leave(group)
+            if len(here.members) < self.size:
+                here.settled.set()
             raise
-        (result,) = await asyncio.to_thread(self.alone, [arrived])
-        return result
+        if place in here.scored:
+            return here.scored[place]
+        (alone,) = await asyncio.to_thread(self.env.finish_alone, [episode])
+        return alone
 
-    def _leave(self, group: str) -> None:
-        self._broken[group] = None
-        if len(self._broken) > MAX_BROKEN:
-            del self._broken[next(iter(self._broken))]
-        if waiting := self._groups.pop(group, None):
-            waiting.settled.set()
-
-    async def _score(self, waiting: "_Group[M, R]") -> None:
-        order = sorted(waiting.members)
+    async def _score(self, here: "_Group") -> None:
+        order = sorted(here.members)
         try:
-            results = await asyncio.to_thread(self.together, [waiting.members[at] for at in order])
-            waiting.results = dict(zip(order, results, strict=True))
+            episodes = [here.members[place] for place in order]
+            scored = await asyncio.to_thread(self.env.finish_group, episodes)
+            here.scored = dict(zip(order, scored, strict=True))
         finally:
-            waiting.settled.set()
+            here.settled.set()
 
-    async def _wait(self, group: str, waiting: "_Group[M, R]") -> None:
-        try:
-            await asyncio.wait_for(waiting.settled.wait(), self.timeout_s)
-        except TimeoutError:
-            if self._groups.get(group) is waiting:  # otherwise its last member is scoring it
-                self._leave(group)
-            else:
-                await waiting.settled.wait()
+    async def _wait(self, here: "_Group") -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(here.settled.wait(), self.seconds)
+        if len(here.members) == self.size:  # its last member scores it
+            await here.settled.wait()
+        else:
+            here.settled.set()
+            here.members.clear()
 
 
-class _Group(Generic[M, R]):
-    """One group's members so far and, at the end, their results."""
-
+class _Group:
     def __init__(self) -> None:
-        self.members: dict[int, M] = {}
-        self.results: dict[int, R] = {}
+        self.begun = 0
+        self.members: dict[int, TokenEpisode] = {}
+        self.scored: dict[int, ScoredEpisode] = {}
         self.settled = asyncio.Event()

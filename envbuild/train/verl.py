@@ -16,12 +16,11 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from envbuild.env.chat import HubTokenizer
-from envbuild.env.episode import TokenEpisode
 from envbuild.env.reward import group_advantages
 from envbuild.errors import MissingDependencyError
 from envbuild.records.episode import TokenRequest
 from envbuild.records.manifest import Recipe
-from envbuild.train.group_barrier import GroupBarrier, episode_barrier, play
+from envbuild.train.group_barrier import GroupBarrier, play
 from envbuild.train.trainer_env import (
     NAME,
     EpisodeSpec,
@@ -76,8 +75,8 @@ def shaped_grpo(
     return spread, spread
 
 
-_Barriers = dict[TrainerEnv, GroupBarrier[TokenEpisode, ScoredEpisode]]
-_barriers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Barriers] = WeakKeyDictionary()
+_barriers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[TrainerEnv, GroupBarrier]]
+_barriers = WeakKeyDictionary()
 """The barriers of each event loop, one a manifest: verl makes an agent loop for every episode."""
 
 
@@ -119,7 +118,7 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not inst
             return _output(scored)
         barriers = _barriers.setdefault(asyncio.get_running_loop(), {})
         if env not in barriers:
-            barriers[env] = episode_barrier(env, self.rollout_config.n)
+            barriers[env] = GroupBarrier(env, self.rollout_config.n)
         return _output(await barriers[env].meet(str(row["uid"]), int(session), playing))
 
 

@@ -167,64 +167,6 @@ def drive_verl(manifest: Path) -> Driven:
     return outcomes, seen
 
 
-def drive_skyrl(manifest: Path, mode: str) -> Driven:
-    """skyrl-gym's `make`, then `init` and `step` as its generator calls them."""
-    needs("skyrl_gym", "skyrl")
-    import skyrl_gym
-
-    from envbuild.train.skyrl import register_environment
-
-    register_environment(mode=mode, manifest=str(manifest))
-    trainer_env = TrainerEnv(manifest)
-    tokenizer = ByteTokenizer()
-    outcomes, seen = [], True
-    for candidate, completions in enumerate(GROUP):
-        env = skyrl_gym.make(
-            "envbuild",
-            env_config={},
-            extras={
-                "env_json": spec_json(trainer_env),
-                "candidate": candidate,
-                "max_turns": 99,
-            },
-        )
-        messages, _ = env.init([])
-        prompt = tokenizer.encode(chat_template(messages) + "<|im_start|>assistant\n")
-        ids: list[int] = []
-        mask: list[int] = []
-        for completion in completions:
-            said = tokenizer.encode(completion + END)
-            step = env.step(completion)
-            if mode == "string":
-                # the generator drops the end token, appends the text, and at the end adds one
-                said = said[:-1]
-                shown = "".join(o["content"] for o in step["observations"])
-            else:
-                shown = chat_template(step["observations"])
-                shown = f"\n{shown}<|im_start|>assistant\n" if shown else ""
-            ids += [*said, *tokenizer.encode(shown)]
-            mask += [1] * len(said) + [0] * len(tokenizer.encode(shown))
-        if mode == "string":
-            ids += tokenizer.encode(END)
-            mask.append(1)
-        assert step["done"] and env.get_metrics()["scored"] == 1.0
-        metadata = dict(step["metadata"])
-        seen &= metadata.pop("group_seen")
-        ended_by = metadata.pop("ended_by")
-        assert step["reward"] == metadata["reward"]
-        outcomes.append(
-            Outcome(
-                ended_by=ended_by,
-                breakdown=metadata,
-                prompt_ids=tuple(prompt),
-                response_ids=tuple(ids),
-                response_mask=tuple(mask),
-            )
-        )
-        env.close()
-    return outcomes, seen
-
-
 def chat_template(messages: Sequence[dict[str, str]]) -> str:
     """The ChatML that a trainer's template makes of messages."""
     return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
@@ -351,8 +293,6 @@ DRIVERS: dict[str, Callable[[Path], Driven]] = {
     "minimal": drive_minimal,
     "trl": drive_trl,
     "verl": drive_verl,
-    "skyrl-conversation": lambda manifest: drive_skyrl(manifest, "conversation"),
-    "skyrl-string": lambda manifest: drive_skyrl(manifest, "string"),
     "openenv": drive_openenv,
     "verifiers": drive_verifiers,
 }

@@ -17,7 +17,7 @@ class Experiment(BasePPOExp):
     """SkyRL's experiment; only the generator is envbuild's."""
 
     def get_generator(self, cfg, tokenizer, inference_engine_client):
-        from envbuild.train.skyrl_generator import EpisodeGenerator
+        from envbuild.train.skyrl import EpisodeGenerator
 
         return EpisodeGenerator(
             generator_cfg=cfg.generator,
@@ -30,9 +30,6 @@ class Experiment(BasePPOExp):
 
 @ray.remote(num_cpus=1)
 def run(cfg):
-    from envbuild.train.skyrl import register_environment
-
-    register_environment()
     Experiment(cfg).run()
 
 

@@ -1,4 +1,4 @@
-"""SkyRL's own generator with the environment, and ours over ids, on a scripted engine.
+"""Our generator under SkyRL's own classes, on a scripted engine.
 
 Needs SkyRL itself (Python 3.12): pip install 'skyrl==0.4.*' beside skyrl-gym.
 """
@@ -13,15 +13,13 @@ pytest.importorskip("skyrl.train", reason="SkyRL itself is not installed (it nee
 
 from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
 from skyrl.train.generators.base import TrajectoryID
-from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from envbuild.testing.policies import ByteTokenizer
-from envbuild.train.skyrl import register_environment
-from envbuild.train.skyrl_generator import EpisodeGenerator
+from envbuild.train.skyrl import EpisodeGenerator
 from envbuild.train.trainer_env import TrainerEnv
 from tests.adapters.drivers import END, HubLike, chat_template
 from tests.adapters.questions import make_manifest
-from tests.adapters.transcript import GROUP, ROW, reference, spec_json
+from tests.adapters.transcript import GROUP, reference, spec_json
 
 
 class TemplateTokenizer(HubLike):
@@ -60,55 +58,31 @@ class ScriptedEngine:
         pass
 
 
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_manifest(tmp_path_factory.mktemp("generator") / "manifest")
-
-
-def generate(kind: type[SkyRLGymGenerator], manifest: Path, *, conversation: bool) -> Any:
-    env = TrainerEnv(manifest)
-    config = GeneratorConfig()
+def test_our_generator_keeps_limits_masks_and_the_consensus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = make_manifest(tmp_path / "manifest")
+    monkeypatch.setenv("ENVBUILD_MANIFEST", str(manifest))
+    config, engine = GeneratorConfig(), ScriptedEngine()
     config.max_turns = 7
     config.batched = False
-    config.use_conversation_multi_turn = conversation
     config.max_input_length = 100_000
     config.sampling_params.logprobs = 0
-    engine = ScriptedEngine()
-    generator = kind(config, SkyRLGymConfig(), engine, TemplateTokenizer())
-    env_json = spec_json(env)
-    messages = env.environment("default").new_episode(ROW).messages
+    generator = EpisodeGenerator(config, SkyRLGymConfig(), engine, TemplateTokenizer())
+    env_json = spec_json(TrainerEnv(manifest))
     batch = {
-        "prompts": [list(messages) for _ in GROUP],
+        "prompts": [[{"role": "user", "content": "?"}] for _ in GROUP],
         "env_classes": ["envbuild"] * len(GROUP),
-        "env_extras": [{"env_json": env_json, "candidate": n} for n in range(len(GROUP))],
+        "env_extras": [{"env_json": env_json} for _ in GROUP],
         "sampling_params": None,
         "trajectory_ids": [TrajectoryID("q", n) for n in range(len(GROUP))],
         "batch_metadata": None,
     }
-    return asyncio.run(generator.generate(batch, disable_tqdm=True)), engine
-
-
-@pytest.mark.parametrize("conversation", [True, False])
-def test_skyrls_generator_plays_the_environment_in_both_modes(
-    manifest: Path, conversation: bool
-) -> None:
-    register_environment(mode="conversation" if conversation else "string", manifest=str(manifest))
-    output, _ = generate(SkyRLGymGenerator, manifest, conversation=conversation)
-    expected = reference(manifest, consensus=False, tokens=True)
-    assert [tuple(ids) for ids in output["response_ids"]] == [o.response_ids for o in expected]
-    assert [sum(r) for r in output["rewards"]] == [o.breakdown["reward"] for o in expected]
-    assert [tuple(ids) for ids in output["prompt_token_ids"]] == [o.prompt_ids for o in expected]
-    if conversation:
-        assert [tuple(m) for m in output["loss_masks"]] == [o.response_mask for o in expected]
-
-
-def test_our_generator_keeps_limits_masks_and_the_consensus(
-    manifest: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ENVBUILD_MANIFEST", str(manifest))
-    output, engine = generate(EpisodeGenerator, manifest, conversation=True)
+    output = asyncio.run(generator.generate(batch, disable_tqdm=True))
     expected = reference(manifest, consensus=True, tokens=True)
+    assert [tuple(ids) for ids in output["prompt_token_ids"]] == [o.prompt_ids for o in expected]
     assert [tuple(ids) for ids in output["response_ids"]] == [o.response_ids for o in expected]
     assert [tuple(mask) for mask in output["loss_masks"]] == [o.response_mask for o in expected]
     assert [sum(r) for r in output["rewards"]] == [o.breakdown["reward"] for o in expected]
+    assert output["rollout_metrics"]["environment/group_seen"] == 1.0
     assert engine.limits == {2048, 3072}
