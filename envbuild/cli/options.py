@@ -91,6 +91,12 @@ RerunGoldsOption = Annotated[
     ),
 ]
 HtmlOption = Annotated[Path | None, file_option("One self-contained page.")]
+NoTextOption = Annotated[
+    bool,
+    Option(
+        "--no-text", help="Leave question, SQL and cell text out of page and files, to publish."
+    ),
+]
 WhereOption = Annotated[str, Option(metavar="SQL", help=WHERE)]
 ReplaceOption = Annotated[
     bool, Option("--replace", help="Remove a manifest there of other settings or inputs.")

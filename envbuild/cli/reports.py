@@ -24,7 +24,7 @@ from envbuild.evaluate.report import (
     render_page,
     write_evaluation,
 )
-from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions
+from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions, withhold_text
 from envbuild.evaluate.statistics import compare_all, read_sides
 from envbuild.io.files import write_bytes, write_text
 from envbuild.records.corpus import interval, percent
@@ -58,6 +58,7 @@ def evaluate(
         Path | None, options.folder_option("Folder for evaluation.parquet and .json.")
     ] = None,
     html: options.HtmlOption = None,
+    no_text: options.NoTextOption = False,
     metrics: Annotated[Path | None, options.file_option("A JSON line a metric.")] = None,
     json: options.JsonOption = False,
 ) -> None:
@@ -78,6 +79,8 @@ def evaluate(
             source, manifest=manifest, where=where, rows=rows, seed=seed, rerun_golds=rerun_golds
         )
         folder = out or source
+    if no_text:
+        run = withhold_text(run)
     found = run.evaluation
     for sentence in run.warnings:
         warn(sentence)

@@ -161,6 +161,22 @@ def evaluate_predictions(
     )
 
 
+def withhold_text(run: EvaluationRun) -> EvaluationRun:
+    """The same without any text of questions, SQL or cells: what may be published."""
+    return msgspec.structs.replace(
+        run,
+        evaluation=msgspec.structs.replace(
+            run.evaluation, said=f"{run.evaluation.said}; question, SQL and cell text left out"
+        ),
+        verdicts=[
+            msgspec.structs.replace(v, question="", gold_sql="", predicted_sql="", reason="")
+            for v in run.verdicts
+        ],
+        literals=[msgspec.structs.replace(use, literal="") for use in run.literals],
+        episodes=(),
+    )
+
+
 def evaluate_ladder(rungs: Sequence[tuple[str, Path]], *, rerun_golds: bool = False) -> list[Rung]:
     """One rung a (name, episodes folder), over the questions that every folder holds.
 

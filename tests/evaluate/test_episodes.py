@@ -28,7 +28,7 @@ from envbuild.manifest.read import ROW_SCHEMA, ROWS_FILE, open_manifest
 from envbuild.manifest.samples import LADDER, resample_manifest
 from envbuild.records.corpus import percent
 from envbuild.records.episode import EndedBy, Episode, ToolCall, Turn
-from envbuild.records.evaluation import QuestionVerdict
+from envbuild.records.evaluation import LiteralUse, QuestionVerdict
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 from envbuild.sql.execution.session import Session
@@ -132,7 +132,18 @@ def test_commands_from_files_to_page(manifest: Path, tmp_path: Path) -> None:
     assert {"ex/official@1", "behaviour/submit_rate"} <= {line["metric"] for line in lines}
     assert len({(x["metric"], x["by"], x["group"]) for x in lines}) == len(lines)
     assert any(line["metric"].startswith("ended_by/") for line in lines)
-    assert "episodes" in page.read_text()
+    page_text = page.read_text()
+    assert "episodes" in page_text
+    out = tmp_path / "published"
+    arguments = ["evaluate", str(bad), "--out", str(out), "--html", str(page), "--no-text"]
+    assert runner.invoke(app, arguments).exit_code == 0
+    for row in open_manifest(manifest).rows:
+        for text in (row.question, row.gold_sql):
+            assert text in page_text and text not in page.read_text()
+    for v in read_records(out / "evaluation.parquet", QuestionVerdict):
+        assert v.question_id and not (v.question or v.gold_sql or v.predicted_sql or v.reason)
+    ledger = read_records(out / "literals.parquet", LiteralUse)
+    assert ledger and not any(use.literal for use in ledger)
     compared = runner.invoke(app, ["compare", str(good), str(bad), "--json"])
     assert compared.exit_code == 0, compared.output
     (comparison,) = json.loads(compared.stdout)["comparisons"]

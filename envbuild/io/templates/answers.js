@@ -9,7 +9,8 @@ function marked(sql,other){const a=parts(sql),b=parts(other).filter(t=>!blank(t)
  for(let i=w.length-1;i>=0;i--)for(let j=b.length-1;j>=0;j--)best[i][j]=w[i]===b[j]?best[i+1][j+1]+1:Math.max(best[i+1][j],best[i][j+1]);
  let i=0,j=0;return a.map(t=>{if(blank(t))return t;while(j<b.length&&w[i]!==b[j]&&best[i][j+1]>=best[i+1][j])j++;
   const same=j<b.length&&w[i]===b[j];i++;if(same)j++;return same?t:el("mark",{},t)})}
-const query=(label,sql,other)=>sql==null?[]:[el("div",{},...label),el("pre",{},...(sql?marked(sql,other??sql):["(none)"]))];
+// what is said of a query, and the query; null is a text left out
+const query=(label,sql,other)=>[el("div",{},...label),sql==null?null:el("pre",{},...(sql?marked(sql,other??sql):["(none)"]))];
 // cards under a search field, a hundred at a time
 function list(place,cards,said){const filter=el("input",{type:"search",placeholder:"filter by question, SQL, reason, database"}),count=el("div",{class:"soft"}),body=el("div");
  let shown=100;for(const c of cards)c.text=JSON.stringify(c).toLowerCase();
