@@ -81,7 +81,7 @@ SeedOption = Annotated[int, Option(help="Run seed; same seed, same bytes.")]
 LimitOption = Annotated[int | None, Option(min=0, help="Stop after this many.")]
 WorkersOption = Annotated[int | None, Option(min=1, help="Processes; default: one a core.")]
 EngineOption = Annotated[
-    str, Option(metavar="local|ray", callback=_check_engine, help="What runs the work.")
+    str, Option(metavar="local|ray|slurm", callback=_check_engine, help="What runs the work.")
 ]
 ShardOption = Annotated[str | None, Option(metavar="I/N", help="Only shard I of N (Slurm arrays).")]
 RerunGoldsOption = Annotated[

@@ -21,6 +21,7 @@ Engine = Callable[..., Iterator[Any]]
 ENGINES = {
     "local": "envbuild.engine.local:run_local",
     "ray": "envbuild.engine.ray_tasks:run_ray",
+    "slurm": "envbuild.engine.slurm:run_slurm",
 }
 
 

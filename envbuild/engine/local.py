@@ -195,7 +195,7 @@ def serve(descriptor: int) -> None:
         try:
             answer = pickle.dumps((index, False, function(shard)), protocol=5)
         except Exception as e:  # noqa: BLE001 - it is raised again in the parent
-            answer = pickle.dumps((index, True, _portable(e)))
+            answer = pickle.dumps((index, True, portable_error(e)))
         connection.send_bytes(answer)
 
 
@@ -207,7 +207,7 @@ def _receive(connection: Connection, arrived: "queue.SimpleQueue[bytes]") -> Non
         os._exit(0)  # the parent is gone: nobody wants the result
 
 
-def _portable(error: Exception) -> Exception:
+def portable_error(error: Exception) -> Exception:
     """The error itself where it survives pickling, with the worker's traceback as a note."""
     error.add_note("".join(traceback.format_exception(error)))
     try:

@@ -105,8 +105,8 @@ def test_stopping_early_leaves_no_process() -> None:
 
 
 def test_an_unknown_engine_names_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="local, ray"):
-        run_shards(square, [1], engine="slurm")
+    with pytest.raises(UnknownNameError, match="local, ray, slurm"):
+        run_shards(square, [1], engine="lsf")
 
 
 @pytest.mark.slow
