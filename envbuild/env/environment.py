@@ -76,25 +76,24 @@ class Environment:
         prompts: Prompts | None = None,
         chat: ChatFormat = QWEN,
         seed: int = 0,
-        views: ViewCache | None = None,
         tokenizer: Tokenizer | None = None,
         rerun_golds: bool = False,
     ) -> None:
-        """`tokenizer` counts the tokens of text episodes (a Hugging Face one: `HubTokenizer`).
-
-        Without one they are estimated at four characters a token: that ends an episode, and cuts
-        only what no tokenizer could fit. `rerun_golds`: judge by golds run here, each once a
-        process, instead of those stored. Raises CorpusFolderError without it where another version
-        of SQLite made the stored ones.
+        """`reward`: its constants. `prompts`: the words, the package's own by default. `seed` draws
+        submit gates. `tokenizer` counts the tokens of text episodes (a Hugging Face one:
+        `HubTokenizer`); without one they are estimated at four characters a token: that ends an
+        episode, and cuts only what no tokenizer could fit. `rerun_golds`: judge by golds run here,
+        each once a process, instead of those stored. Raises CorpusFolderError without it where
+        another version of SQLite made the stored ones.
         """
         self.manifest = manifest
         self.settings = check_settings(settings)
         self.reward_settings = reward
-        self._reward_sha256 = settings_sha256(reward)
+        self.reward_sha256 = settings_sha256(reward)
         self.prompts = prompts or load_prompts()
         self.chat = chat
         self.seed = seed
-        self.views = views or ViewCache()
+        self.views = ViewCache()
         self.tokenizer = tokenizer
         self._variant_store = VariantStore(manifest.root)
         self._gold_store = GoldStore(
@@ -105,17 +104,7 @@ class Environment:
 
     @classmethod
     def open(
-        cls,
-        manifest: Path | str,
-        *,
-        settings: EpisodeSettings | str = "default",
-        reward: RewardSettings = DEFAULT_REWARD,
-        prompts: Prompts | None = None,
-        chat: ChatFormat = QWEN,
-        seed: int = 0,
-        views: ViewCache | None = None,
-        tokenizer: Tokenizer | None = None,
-        rerun_golds: bool = False,
+        cls, manifest: Path | str, *, settings: EpisodeSettings | str = "default", **options: Any
     ) -> "Environment":
         """The environment over the manifest folder; `settings` may name a preset.
 
@@ -124,49 +113,28 @@ class Environment:
         ConfigurationError for settings that no episode can have.
         """
         chosen = load_preset(settings) if isinstance(settings, str) else settings
-        return cls(
-            open_manifest(Path(manifest)),
-            settings=chosen,
-            reward=reward,
-            prompts=prompts,
-            chat=chat,
-            seed=seed,
-            views=views,
-            tokenizer=tokenizer,
-            rerun_golds=rerun_golds,
-        )
+        return cls(open_manifest(Path(manifest)), settings=chosen, **options)
 
     @property
     def row_ids(self) -> Sequence[str]:
         """Every question's row id, sorted."""
         return self.manifest.row_ids
 
-    def new_episode(
-        self,
-        row: ManifestRow | str,
-        *,
-        candidate: int = 0,
-        step: int | None = None,
-        policy: str = "",
-    ) -> TextEpisode:
+    def new_episode(self, row: ManifestRow | str, **played: Any) -> TextEpisode:
         """An episode of its own over text; close it when it is done.
 
-        `step` is the training step that sets the submit gate's probability; None leaves it open.
+        `candidate` (0) is its number within its group. `step` is the training step that sets the
+        submit gate's probability; None leaves it open. `policy` names who plays, for the record.
+        `settings` replace the environment's own.
         """
-        task, database, options = self._opening(row, candidate, step, policy)
+        task, database, options = self._opening(row, **played)
         return TextEpisode(task, database, tokenizer=self.tokenizer, **options)
 
     def new_token_episode(
-        self,
-        row: ManifestRow | str,
-        *,
-        tokenizer: Tokenizer,
-        candidate: int = 0,
-        step: int | None = None,
-        policy: str = "",
+        self, row: ManifestRow | str, *, tokenizer: Tokenizer, **played: Any
     ) -> TokenEpisode:
         """An episode of its own over token ids; see `new_episode`."""
-        task, database, options = self._opening(row, candidate, step, policy)
+        task, database, options = self._opening(row, **played)
         return TokenEpisode(task, database, tokenizer=tokenizer, **options)
 
     def score(self, episode: Episode) -> RewardBreakdown:
@@ -261,25 +229,28 @@ class Environment:
             raise StateError("no episode: call reset first")
         return self._current
 
-    def _is_evaluation(self, row: ManifestRow) -> bool:
-        """The settings say so, or the row's split: then no submit gate and no hidden variants."""
-        return self.settings.evaluation or is_evaluation_split(row.split)
-
     def _opening(
-        self, row: ManifestRow | str, candidate: int, step: int | None, policy: str
+        self,
+        row: ManifestRow | str,
+        *,
+        candidate: int = 0,
+        step: int | None = None,
+        policy: str = "",
+        settings: EpisodeSettings | None = None,
     ) -> tuple[Task, EpisodeDatabase, dict[str, Any]]:
         """What an episode of either form is made with."""
-        row = self.row(row)
-        gate = 0.0 if self._is_evaluation(row) else gate_probability(step, self.settings)
+        row, rules = self.row(row), settings or self.settings
         options = {
-            "settings": self.settings,
+            "settings": rules,
             "prompts": self.prompts,
             "chat": self.chat,
             "seed": self.seed,
             "candidate": candidate,
-            "gate_probability": gate,
+            "gate_probability": 0.0
+            if is_evaluation_split(row.split)
+            else gate_probability(step, rules),
             "policy": policy,
-            "reward_sha256": self._reward_sha256,
+            "reward_sha256": self.reward_sha256,
         }
         task = Task(question=row.question, evidence=row.evidence, row_id=row.row_id)
         return task, self._open_view(row), options
@@ -296,7 +267,7 @@ class Environment:
 
         Each is built when it is reached, and takes one query at a time: a session's own rule.
         """
-        if self._is_evaluation(row):
+        if self.settings.evaluation or is_evaluation_split(row.split):
             return
         visible = self._gold_store.database_path(row)
         for name in row.variants:

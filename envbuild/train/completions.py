@@ -42,15 +42,15 @@ def compute_score(
 def score_completion(env: TrainerEnv, completion: Completion, env_json: str) -> RewardBreakdown:
     """What one completion earns for the row that `env_json` names."""
     spec = EpisodeSpec.from_json(env_json)
-    environment = env.environment_of(spec)
-    sql = environment.read_answer(completion_text(completion))
+    env.settings_of(spec)  # refuses the export of another manifest
+    sql = env.environment.read_answer(completion_text(completion))
     episode = Episode(
         episode_id=f"{spec.row_id}/0",
         row_id=spec.row_id,
         sql=sql,
         ended_by=EndedBy.FINAL_TURN if sql else EndedBy.NO_ANSWER,
     )
-    return environment.score(episode)
+    return env.environment.score(episode)
 
 
 def reward_record(breakdown: RewardBreakdown) -> dict[str, Any]:

@@ -364,12 +364,12 @@ def _export_rows(env: TrainerEnv, specs: Sequence[EpisodeSpec], split: str) -> I
 
 def _prompt(env: TrainerEnv, spec: EpisodeSpec, row: ManifestRow) -> list[dict[str, str]]:
     """The messages that open a row's episode; its database is opened only to show its schema."""
-    environment = env.environment_of(spec)
+    settings = env.settings_of(spec)
     if spec.schema == "full":
-        with closing(environment.new_episode(row)) as episode:
+        with closing(env.environment.new_episode(row, settings=settings)) as episode:
             return episode.messages
     task = Task(question=row.question, evidence=row.evidence, row_id=row.row_id)
-    return prompt_messages(task, None, settings=environment.settings, prompts=env.prompts)
+    return prompt_messages(task, None, settings=settings, prompts=env.prompts)
 
 
 def _write_rows(path: Path, rows: Iterator[dict[str, Any]]) -> int:

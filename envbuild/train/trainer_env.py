@@ -24,7 +24,6 @@ rule of its own; `pipelines/examples/minimal_trainer.py` is a whole one.
 
 import os
 import secrets
-import threading
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -35,14 +34,12 @@ import msgspec
 from envbuild.env.chat import Tokenizer
 from envbuild.env.environment import Environment
 from envbuild.env.episode import RunningEpisode, TextEpisode, TokenEpisode
-from envbuild.env.prompts import Prompts, load_preset, load_prompts
-from envbuild.env.reward import settings_sha256, with_consensus
-from envbuild.env.views import ViewCache
+from envbuild.env.prompts import load_preset
+from envbuild.env.reward import with_consensus
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import sha256_file
-from envbuild.manifest.gold_store import refuse_other_engine
-from envbuild.manifest.read import ROWS_FILE, open_manifest
-from envbuild.records.episode import ChatFormat, Episode, RewardBreakdown, RewardSettings
+from envbuild.manifest.read import ROWS_FILE
+from envbuild.records.episode import Episode, EpisodeSettings, RewardBreakdown
 from envbuild.train.pool import TEST_SPLIT, untrainable_rows
 
 NAME = "envbuild"
@@ -51,8 +48,6 @@ MANIFEST_VARIABLE = "ENVBUILD_MANIFEST"
 """Where an adapter looks for the manifest folder that its trainer's configuration does not name."""
 RERUN_VARIABLE = "ENVBUILD_RERUN_GOLDS"
 """`1` asks every adapter to judge by golds run here, as its own setting `rerun_golds` does."""
-DEFAULT_REWARD = RewardSettings()
-QWEN = ChatFormat()
 
 
 class EpisodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,38 +111,15 @@ def metrics(scored: ScoredEpisode) -> dict[str, float]:
 class TrainerEnv:
     """One manifest's episodes; any number at once, from any thread."""
 
-    def __init__(
-        self,
-        manifest: Path,
-        *,
-        reward: RewardSettings = DEFAULT_REWARD,
-        prompts: Prompts | None = None,
-        chat: ChatFormat = QWEN,
-        seed: int = 0,
-        settings: dict[str, Any] | None = None,
-        rerun_golds: bool = False,
-    ) -> None:
-        """`settings`: fields of EpisodeSettings that replace those of an episode's preset.
+    def __init__(self, manifest: Path, **options: Any) -> None:
+        """`options` are those of `Environment.open`: `reward`, `prompts`, `chat`, `seed`, …
 
-        `rerun_golds`: as for an Environment; raises CorpusFolderError as it does.
+        Raises CorpusFolderError as it does.
         """
-        self.manifest = open_manifest(manifest)
-        if not rerun_golds:
-            refuse_other_engine(self.manifest)
-        self.reward = reward
-        self.reward_sha256 = settings_sha256(reward)
-        self.prompts = prompts or load_prompts()
-        self.changes = settings or {}
-        self._options: dict[str, Any] = {
-            "reward": reward,
-            "prompts": self.prompts,
-            "chat": chat,
-            "seed": seed,
-            "rerun_golds": rerun_golds,
-            "views": ViewCache(),
-        }
-        self._environments: dict[tuple[str, str, int], Environment] = {}
-        self._lock = threading.Lock()
+        self.environment = Environment.open(manifest, **options)
+        """What plays and scores the episodes."""
+        self.manifest = self.environment.manifest
+        self.prompts = self.environment.prompts
 
     @cached_property
     def manifest_sha256(self) -> str:
@@ -168,27 +140,14 @@ class TrainerEnv:
         """Row id -> why it is in no training data (`untrainable_rows`)."""
         return untrainable_rows(self.manifest)
 
-    def environment(
-        self, preset: str, *, schema: str = "withheld", gate_steps: int = 80
-    ) -> Environment:
-        """The environment of a preset; all of them share the manifest and its views."""
-        key = (preset, schema, gate_steps)
-        with self._lock:
-            if key not in self._environments:
-                changes = {"schema": schema, "gate_steps": gate_steps, **self.changes}
-                self._environments[key] = Environment(
-                    self.manifest, settings=load_preset(preset, **changes), **self._options
-                )
-            return self._environments[key]
-
-    def environment_of(self, spec: EpisodeSpec) -> Environment:
-        """An episode's environment. Raises ConfigurationError for one of another manifest."""
+    def settings_of(self, spec: EpisodeSpec) -> EpisodeSettings:
+        """An episode's rules. Raises ConfigurationError for an episode of another manifest."""
         if spec.manifest_sha256 != self.manifest_sha256:
             raise ConfigurationError(
                 f"the training data were exported from another manifest than "
                 f"{self.manifest.root}: export it again, or name the right one"
             )
-        return self.environment(spec.preset, schema=spec.schema, gate_steps=spec.gate_steps)
+        return load_preset(spec.preset, schema=spec.schema, gate_steps=spec.gate_steps)
 
     def start_tokens(
         self, spec: EpisodeSpec, *, tokenizer: Tokenizer, candidate: int, step: int | None = None
@@ -198,22 +157,25 @@ class TrainerEnv:
         `step`: the trainer's own, where it tells; else the schedule's. Raises ConfigurationError
         for an export of another manifest.
         """
-        return self.environment_of(spec).new_token_episode(
+        return self.environment.new_token_episode(
             spec.row_id,
             tokenizer=tokenizer,
             candidate=candidate,
             step=spec.step if step is None else step,
+            settings=self.settings_of(spec),
         )
 
     def start_text(self, spec: EpisodeSpec, *, candidate: int) -> TextEpisode:
         """An episode over text; see `start_tokens`."""
-        environment = self.environment_of(spec)
-        return environment.new_episode(spec.row_id, candidate=candidate, step=spec.step)
+        rules = self.settings_of(spec)
+        return self.environment.new_episode(
+            spec.row_id, candidate=candidate, step=spec.step, settings=rules
+        )
 
     def finish_group(self, episodes: Sequence[RunningEpisode]) -> list[ScoredEpisode]:
         """Records and scores of one row's whole group, in order, consensus included."""
         alone = self.finish_alone(episodes)
-        settled = with_consensus([one.breakdown for one in alone], self.reward)
+        settled = with_consensus([one.breakdown for one in alone], self.environment.reward_settings)
         return [
             ScoredEpisode(episode=one.episode, breakdown=breakdown, group_seen=True)
             for one, breakdown in zip(alone, settled, strict=True)
@@ -225,7 +187,7 @@ class TrainerEnv:
         for episode in episodes:
             record = episode.record()
             episode.close()
-            breakdown = self.environment("default").score(record)  # no preset changes a score
+            breakdown = self.environment.score(record)  # no preset changes a score
             finished.append(ScoredEpisode(episode=record, breakdown=breakdown, group_seen=False))
         return finished
 

@@ -186,7 +186,7 @@ def make_trainer(
             recipe=recipe.name,
             manifest_sha256=env.manifest_sha256,
             prompts_sha256=env.prompts.sha256,
-            reward_sha256=env.reward_sha256,
+            reward_sha256=env.environment.reward_sha256,
         )
         encoded = msgspec.json.format(msgspec.json.encode(record))
         write_bytes(Path(run.output, RUN_FILE), encoded)

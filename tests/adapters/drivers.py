@@ -65,7 +65,7 @@ def drive_minimal(manifest: Path) -> Driven:
     (group,) = play_rows(
         rows, manifest, ByteTokenizer(), lambda _: sampled(lines.pop(0)), len(GROUP)
     )
-    breakdowns = with_consensus([env.environment("default").score(e) for e, _ in group])
+    breakdowns = with_consensus([env.environment.score(e) for e, _ in group])
     mean = sum(b.reward or 0.0 for b in breakdowns) / len(GROUP)
     assert [advantage + mean for _, advantage in group] == pytest.approx(
         [b.reward for b in breakdowns]

@@ -221,7 +221,7 @@ def test_adapters_ask_by_a_setting_or_by_the_environment(
     by_setting = shared_trainer_env(manifest, rerun_golds=True)
     monkeypatch.setenv(RERUN_VARIABLE, "1")
     assert shared_trainer_env(manifest) is by_setting
-    assert score(by_setting.environment("default"), GOLD).reward == 3.0
+    assert score(by_setting.environment, GOLD).reward == 3.0
     monkeypatch.setenv(RERUN_VARIABLE, "perhaps")
     with pytest.raises(ConfigurationError, match="takes 1 or 0"):
         shared_trainer_env(manifest)

@@ -316,7 +316,7 @@ def test_a_memorised_policy_earns_three_through_the_real_loop(scene: TinyRun) ->
     env = TrainerEnv(scene.manifest, prompts=load_prompts(scene.prompts))
     dialogues = []
     for row_id in env.manifest.row_ids:
-        episode = env.environment("default").new_token_episode(row_id, tokenizer=tokenizer)
+        episode = env.environment.new_token_episode(row_id, tokenizer=tokenizer)
         for completion in right_answer(row_id)[1:]:
             episode.feed(tokenizer.encode(completion + "<|im_end|>"))
         record = episode.record()

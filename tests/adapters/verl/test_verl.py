@@ -52,7 +52,7 @@ class TinyRun:
     def __init__(self, folder: Path) -> None:
         self.manifest = make_manifest(folder / "manifest")
         self.data = export_for(self.manifest, folder / "data", "verl", PLAN)
-        opening = TrainerEnv(self.manifest).environment("default").new_episode("towns/q0").prompt
+        opening = TrainerEnv(self.manifest).environment.new_episode("towns/q0").prompt
         texts = [q for pair in QUESTIONS for q in pair] + [opening, call("run_query", sql="x")]
         self.tokenizer = make_tokenizer(folder / "model", texts)
         make_model(folder / "model", self.tokenizer, seed=0)
