@@ -5,23 +5,25 @@ One episode is in memory at a time: what is judged of it is small, whatever was 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from statistics import fmean
-from typing import Any
 
 import msgspec
 
 from envbuild.env.reward import can_judge
 from envbuild.env.tools import TOOLS
+from envbuild.env.views import ViewCache
 from envbuild.errors import GoldError
 from envbuild.evaluate.predicted import compared
 from envbuild.evaluate.statistics import share_of
 from envbuild.manifest.gold_store import GoldStore
+from envbuild.manifest.read import Manifest
 from envbuild.records.episode import EndedBy, Episode, ToolCall
 from envbuild.records.evaluation import Behaviour, LiteralUse, QuestionVerdict
 from envbuild.records.execution import Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
+from envbuild.signal.variants import VariantStore
 from envbuild.sql.connect import Connection
 from envbuild.sql.execution.session import Session
 from envbuild.sql.gold_tables import read_gold_tables
@@ -30,80 +32,83 @@ from envbuild.sql.verdicts import decode_rows, digest_rows, judge
 
 OFFICIAL = "official@1"
 """EX's rule, here and on hidden variants."""
-OpenView = Callable[[ManifestRow], AbstractContextManager[Session]]
-"""Opens the database view that a row's episodes were run on."""
-VariantSession = Callable[[ManifestRow, str], Session]
-"""A session on one hidden variant of a row's database, by the variant's id."""
-
-
-class Actions(msgspec.Struct, frozen=True, kw_only=True):
-    """How one episode acted."""
-
-    turns: int
-    calls: int
-    shares: dict[str, list[bool]]
-    """Each share of a `Behaviour` -> what this episode adds to it, a value a case."""
+OPENED_ALL = "opened_all_gold_tables"
+SHARES = (
+    *("submit_rate", "executable_sql", "truncated", "fallback_rate", "wasted_calls"),
+    OPENED_ALL,
+)
+"""Fields of a `Behaviour` that are shares."""
 
 
 class JudgedEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """One episode's verdict and what it looked at and did."""
 
     verdict: QuestionVerdict
-    opened_all: bool | None
-    """It opened every gold table; None where the gold reads none."""
-    literals: tuple[LiteralUse, ...]
-    actions: Actions | None
-    """None where the server failed the episode: what it came to is nobody's doing."""
+    literals: tuple[LiteralUse, ...] = ()
+    turns: int = 0
+    calls: int = 0
+    shares: dict[str, list[bool]] = {}
+    """Each share of a `Behaviour` -> what this episode adds to it, a value a case; empty where the
+    server failed the episode: what it came to is nobody's doing."""
+
+    @property
+    def opened_all(self) -> bool | None:
+        """It opened every gold table; None where the gold reads none."""
+        return next(iter(self.shares.get(OPENED_ALL, ())), None)
 
 
 def judge_episodes(
-    gold_store: GoldStore,
-    episodes: Iterable[Episode],
-    *,
-    open_view: OpenView,
-    variant_session: VariantSession,
+    manifest: Manifest, episodes: Iterable[Episode], *, rerun_golds: bool = False
 ) -> Iterator[JudgedEpisode]:
-    """One judged episode each, in the order given.
+    """One judged episode each, in the order given, on its view and on its row's hidden variants.
 
-    The gold's result is the manifest's, unless `gold_store` reruns golds: else gold is run only for
-    the literal ledger, once a row. Raises UnknownNameError for an episode whose row the manifest
-    does not hold.
+    The gold's result is the manifest's, unless `rerun_golds` (see `GoldStore`): else gold is run
+    only for the literal ledger, once a row. Raises UnknownNameError for an episode whose row the
+    manifest does not hold.
     """
     decisive: dict[str, list[str]] = {}
-    for episode in episodes:
-        row = gold_store.manifest.row(episode.row_id)
-        stored = gold_store.gold(row)
-        gold = gold_result(stored)
-        if episode.ended_by is EndedBy.SERVER_ERROR:
-            failed = Verdict.SERVER_ERROR
-            said = f"the server failed: {episode.error}".rstrip(": ")
-            verdict = _verdict(row, episode, compared(None, gold, failed, failed))
-            verdict = msgspec.structs.replace(verdict, reason=said)
-            yield JudgedEpisode(verdict=verdict, opened_all=None, literals=(), actions=None)
-            continue
-        with open_view(row) as session:
-            predicted = session.run(episode.sql) if episode.sql.strip() else None
-            official = judge(predicted, gold, verdict=OFFICIAL)
-            strict = judge(predicted, gold, verdict="strict@1")
-            if row.row_id not in decisive:
-                found = decisive_literals(row, session=session, gold=stored) if gold.ok else []
-                decisive[row.row_id] = found
-            opened = opened_all(row, episode, session.connection)
-        verdict = _verdict(
-            row,
-            episode,
-            compared(predicted, gold, official, strict),
-            hidden=_hidden(gold_store, row, episode, official, variant_session),
-        )
-        ledger = literal_ledger(
-            row, episode, decisive=decisive[row.row_id], correct=official.correct
-        )
-        yield JudgedEpisode(
-            verdict=verdict,
-            opened_all=opened,
-            literals=tuple(ledger),
-            actions=describe_actions(episode, opened_all=opened, outcome=verdict.outcome),
-        )
+    views = ViewCache()
+    with VariantStore(manifest.root) as variants:
+        golds = GoldStore(manifest, rerun_golds=rerun_golds, open_variant=variants.session)
+        for episode in episodes:
+            row = manifest.row(episode.row_id)
+            stored = golds.gold(row)
+            gold = gold_result(stored)
+            if episode.ended_by is EndedBy.SERVER_ERROR:
+                yield JudgedEpisode(
+                    verdict=_verdict(row, episode, None, gold, Verdict.SERVER_ERROR)
+                )
+                continue
+            path = golds.database_path(row)
+            with closing(views.open(path, row.tables, digest=row.database_sha256)) as database:
+                session = database.session
+                predicted = session.run(episode.sql) if episode.sql.strip() else None
+                official = judge(predicted, gold, verdict=OFFICIAL)
+                if row.row_id not in decisive:
+                    found = decisive_literals(row, session=session, gold=stored) if gold.ok else []
+                    decisive[row.row_id] = found
+                gold_tables = {name.lower() for name in row.gold_tables}
+                opened = gold_tables <= opened_tables(episode, session.connection)
+            hidden = ""
+            on_variants = [(name, golds.gold(row, name)) for name in row.variants]
+            scored = [(name, gold_result(kept)) for name, kept in on_variants if can_judge(kept)]
+            if scored and official.scored:  # a failure is EX's own, or the first variant's
+                hidden = official
+                for name, expected in scored:
+                    if hidden == Verdict.EQUAL:
+                        result = variants.session(name, path).run(episode.sql)
+                        hidden = judge(result, expected, verdict=OFFICIAL)
+            verdict = _verdict(row, episode, predicted, gold, official, hidden=hidden)
+            shares = describe_actions(
+                episode, opened_all=opened if gold_tables else None, outcome=verdict.outcome
+            )
+            yield JudgedEpisode(
+                verdict=verdict,
+                literals=tuple(_ledger(row, episode, decisive[row.row_id], official.correct)),
+                turns=len(episode.turns),
+                calls=sum(len(turn.calls) for turn in episode.turns),
+                shares=shares,
+            )
 
 
 def gold_result(stored: GoldResult) -> QueryResult:
@@ -113,32 +118,20 @@ def gold_result(stored: GoldResult) -> QueryResult:
     return QueryResult(outcome=outcome, columns=stored.columns, rows=rows)
 
 
-def _hidden(
-    gold_store: GoldStore,
+def _verdict(
     row: ManifestRow,
     episode: Episode,
+    predicted: QueryResult | None,
+    gold: QueryResult,
     official: Verdict,
-    variant_session: VariantSession,
-) -> str:
-    """`hidden@1`: EX's own rule, here and on every scored variant; empty where there is none.
-
-    A variant is scored where the reward would score it. A failure is a variant's, or EX's own.
-    """
-    golds = ((name, gold_store.gold(row, name)) for name in row.variants)
-    scored = [(name, gold_result(gold)) for name, gold in golds if can_judge(gold)]
-    if not scored or not official.scored:
-        return ""
-    found = official
-    for variant, gold in scored:
-        if found is Verdict.EQUAL:
-            predicted = variant_session(row, variant).run(episode.sql)
-            found = judge(predicted, gold, verdict=OFFICIAL)
-    return found
-
-
-def _verdict(
-    row: ManifestRow, episode: Episode, comparison: dict[str, Any], *, hidden: str = ""
+    *,
+    hidden: str = "",
 ) -> QuestionVerdict:
+    failed = official is Verdict.SERVER_ERROR
+    strict = official if failed else judge(predicted, gold, verdict="strict@1")
+    comparison = compared(predicted, gold, official, strict)
+    if failed:
+        comparison["reason"] = f"the server failed: {episode.error}".rstrip(": ")
     shown = {name.lower() for name in row.tables}
     return QuestionVerdict(
         question_id=row.question_id,
@@ -169,18 +162,12 @@ RAN = frozenset((Outcome.OK.value, Outcome.TRUNCATED.value))
 """Outcomes of SQL that executes; a truncated result ran, it is only longer than its cap."""
 LAST_WORKING = "last_working_query"
 """The `Episode.answer_source` of a fallback."""
-OPENED_ALL = "opened_all_gold_tables"
-SHARES = (
-    *("submit_rate", "executable_sql", "truncated", "fallback_rate", "wasted_calls"),
-    OPENED_ALL,
-)
-"""Fields of a `Behaviour` that are shares."""
 
 
 def describe_actions(
     episode: Episode, *, opened_all: bool | None = None, outcome: str = ""
-) -> Actions:
-    """How an episode acted.
+) -> dict[str, list[bool]]:
+    """What an episode adds to each share of a `Behaviour`, a value a case.
 
     `outcome`: the `Outcome` of its answer, empty without one: an episode runs no answer of its own,
     whoever judged it did.
@@ -192,7 +179,7 @@ def describe_actions(
     if outcome and not fell_back:  # that query is among the calls already
         ran.append(outcome)
     wasted = count_wasted(episode)
-    shares = {
+    return {
         "submit_rate": [episode.ended_by is EndedBy.SUBMIT_SQL],
         "executable_sql": [one in RAN for one in ran],
         "truncated": [any(turn.truncated for turn in episode.turns)],
@@ -200,7 +187,6 @@ def describe_actions(
         "wasted_calls": [place < wasted for place in range(len(calls))],
         OPENED_ALL: [] if opened_all is None else [opened_all],
     }
-    return Actions(turns=len(episode.turns), calls=len(calls), shares=shares)
 
 
 def describe_behaviour(judged: Sequence[JudgedEpisode]) -> Behaviour:
@@ -209,16 +195,16 @@ def describe_behaviour(judged: Sequence[JudgedEpisode]) -> Behaviour:
     Episodes that their server failed are in `ended_by` alone. The question is the unit of the
     intervals.
     """
-    acted = [(one.verdict.key, one.actions) for one in judged if one.actions is not None]
+    acted = [one for one in judged if one.shares]
     found = {
-        name: share_of((key, value) for key, did in acted for value in did.shares[name])
+        name: share_of((one.verdict.key, value) for one in acted for value in one.shares[name])
         for name in SHARES
     }
     rates = {name: share.value or 0.0 for name, share in found.items() if name != OPENED_ALL}
     return Behaviour(
         episodes=len(acted),
-        mean_turns=fmean(did.turns for _, did in acted) if acted else 0.0,
-        mean_tool_calls=fmean(did.calls for _, did in acted) if acted else 0.0,
+        mean_turns=fmean(one.turns for one in acted) if acted else 0.0,
+        mean_tool_calls=fmean(one.calls for one in acted) if acted else 0.0,
         ended_by=dict(sorted(Counter(one.verdict.ended_by for one in judged).items())),
         opened_all_gold_tables=found[OPENED_ALL].value,
         intervals={name: (s.low, s.high) for name, s in found.items() if s.total},
@@ -237,33 +223,25 @@ def count_wasted(episode: Episode) -> int:
 
     A submission that was refused and is made again is the submit gate's own demand, not a waste.
     """
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, bytes]] = set()
     wasted = 0
     for call in iter_calls(episode):
-        key = (call.tool, _canonical(call.arguments))
+        key = (call.tool, msgspec.json.encode(_arguments(call), order="sorted"))
         wasted += key in seen
         if not (call.tool == "submit_sql" and call.failed):
             seen.add(key)
     return wasted
 
 
-def _arguments(call: ToolCall) -> Mapping[str, object]:
-    """The call's arguments; empty where they were not an object."""
+def _arguments(call: ToolCall) -> object:
+    """The call's arguments; their text where that is no JSON."""
     try:
-        return msgspec.json.decode(call.arguments, type=dict[str, object])
+        return msgspec.json.decode(call.arguments)
     except (msgspec.MsgspecError, RecursionError):
-        return {}
-
-
-def _canonical(arguments: str) -> str:
-    try:
-        return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted").decode()
-    except (msgspec.MsgspecError, RecursionError):
-        return arguments
+        return call.arguments
 
 
 # What an episode looked at: gold tables it opened, and the ledger of the gold's literals.
-
 
 OPENING_TOOLS = frozenset(tool.name for tool in TOOLS if tool.opens_table)
 UNKNOWN_VALUE = "'\u241fno such value\u241f'"
@@ -276,8 +254,9 @@ def opened_tables(episode: Episode, connection: Connection) -> set[str]:
     for call in iter_calls(episode):
         if call.failed:
             continue
-        if call.tool in OPENING_TOOLS:
-            opened.add(str(_arguments(call).get("table_name", "")).lower())
+        arguments = _arguments(call)
+        if call.tool in OPENING_TOOLS and isinstance(arguments, dict):
+            opened.add(str(arguments.get("table_name", "")).lower())
         elif call.tool == "run_query" and call.outcome in RAN:
             try:
                 found = read_gold_tables(connection, call.sql)
@@ -287,32 +266,25 @@ def opened_tables(episode: Episode, connection: Connection) -> set[str]:
     return opened
 
 
-def opened_all(row: ManifestRow, episode: Episode, connection: Connection) -> bool | None:
-    """Whether the episode opened every gold table; None where the gold reads none."""
-    gold = {name.lower() for name in row.gold_tables}
-    return gold <= opened_tables(episode, connection) if gold else None
-
-
-def literal_ledger(
-    row: ManifestRow,
-    episode: Episode,
-    *,
-    decisive: Sequence[str],
-    correct: bool | None,
+def _ledger(
+    row: ManifestRow, episode: Episode, decisive: Sequence[str], correct: bool | None
 ) -> Iterator[LiteralUse]:
     """One line a string literal that the gold's answer depends on (`decisive_literals`)."""
-    question = f"{row.question}\n{row.evidence}".lower()
-    results = "\n".join(_shown(episode)).lower()
-    answer = {text.lower() for _, _, text in _string_spans(episode.sql, quoted=None)}
+    shown = []  # every tool result the policy saw before it answered
+    for call in iter_calls(episode):
+        if not call.failed:
+            if call.tool == "submit_sql":
+                break
+            shown.append(call.result)
+    answer = {text.lower().strip("%") for _, _, text in _string_spans(episode.sql, quoted=None)}
     for literal in decisive:
-        needle = literal.strip("%").lower()
         yield LiteralUse(
             episode_id=episode.episode_id,
             question_id=row.question_id,
             literal=literal,
-            stated=stands_in(question, literal),
-            looked_up=stands_in(results, literal),
-            used=any(needle == text.strip("%") for text in answer),
+            stated=stands_in(f"{row.question}\n{row.evidence}", literal),
+            looked_up=stands_in("\n".join(shown), literal),
+            used=literal.strip("%").lower() in answer,
             correct=correct,
         )
 
@@ -362,22 +334,21 @@ def summarize_ledger(ledger: Sequence[LiteralUse]) -> dict[str, float | int | No
     share of nothing is None.
     """
 
-    def share(values: Iterable[bool]) -> float | None:
-        listed = list(values)
-        return sum(listed) / len(listed) if listed else None
-
     unstated = [line for line in ledger if not line.stated]
     scored = [(line.used, line.correct) for line in ledger if line.correct is not None]
+    shares = {
+        "stated": [line.stated for line in ledger],
+        "looked_up": [line.looked_up for line in ledger],
+        "used": [line.used for line in ledger],
+        "unstated_looked_up": [line.looked_up for line in unstated],
+        "unstated_used": [line.used for line in unstated],
+        "correct_when_used": [correct for used, correct in scored if used],
+        "correct_when_not_used": [correct for used, correct in scored if not used],
+    }
     return {
         "literals": len(ledger),
-        "stated": share(line.stated for line in ledger),
-        "looked_up": share(line.looked_up for line in ledger),
-        "used": share(line.used for line in ledger),
         "unstated": len(unstated),
-        "unstated_looked_up": share(line.looked_up for line in unstated),
-        "unstated_used": share(line.used for line in unstated),
-        "correct_when_used": share(correct for used, correct in scored if used),
-        "correct_when_not_used": share(correct for used, correct in scored if not used),
+        **{name: fmean(values) if values else None for name, values in shares.items()},
     }
 
 
@@ -389,12 +360,3 @@ def _string_spans(sql: str, *, quoted: frozenset[str] | None) -> Iterator[tuple[
         if token.kind is Kind.STRING or (named and (quoted is None or written in quoted)):
             mark = written[0]
             yield token.start, token.end, written[1:-1].replace(mark * 2, mark)
-
-
-def _shown(episode: Episode) -> Iterator[str]:
-    """Every tool result the policy saw before it answered."""
-    for call in iter_calls(episode):
-        if not call.failed:
-            if call.tool == "submit_sql":
-                return
-            yield call.result

@@ -6,7 +6,6 @@ the predicted SQL. A benchmark differs from another only in its rule and in whic
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ import msgspec
 from envbuild.errors import UnknownNameError
 from envbuild.records.corpus import Question
 from envbuild.records.evaluation import QuestionVerdict
-from envbuild.records.execution import Limits, QueryResult, Verdict
-from envbuild.sql.execution.session import DEFAULT_LIMITS, Session
+from envbuild.records.execution import QueryResult, Verdict
+from envbuild.sql.execution.session import Session
 from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import VERDICTS, judge, without_distinct
 
@@ -64,7 +63,6 @@ def judge_predictions(
     benchmark: Benchmark,
     database_path: Callable[[str], Path],
     policy: str = "",
-    limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[QuestionVerdict]:
     """One verdict a question, database by database; a question without a prediction is judged too.
 
@@ -75,32 +73,42 @@ def judge_predictions(
         path = database_path(db_id)
         files = sorted(path.parent.glob("*.sqlite")) if benchmark.every_file else []
         with ExitStack() as opened:
-            databases = _Databases(opened, files or [path], limits)
+            sessions = [opened.enter_context(Session.open_file(f)) for f in files or [path]]
+            golds: dict[tuple[str, int], QueryResult] = {}  # a gold runs at most once on each file
             for question in group:
                 sql = predicted.get(question.question_id, "")
-                yield _judge_question(question, sql, databases, benchmark, policy=policy)
-
-
-class _Databases:
-    """One benchmark database's files, each opened once; a gold runs at most once on each."""
-
-    def __init__(self, opened: ExitStack, files: Sequence[Path], limits: Limits) -> None:
-        self.sessions = [opened.enter_context(Session.open_file(f, limits=limits)) for f in files]
-        self.gold = cache(self.run)
-
-    def run(self, sql: str, place: int = 0) -> QueryResult:
-        """The query's result on one of the files."""
-        return self.sessions[place].run(sql)
+                yield _judge_question(question, sql, sessions, golds, benchmark, policy=policy)
 
 
 def _judge_question(
-    question: Question, sql: str, databases: _Databases, benchmark: Benchmark, *, policy: str
+    question: Question,
+    sql: str,
+    sessions: Sequence[Session],
+    golds: dict[tuple[str, int], QueryResult],
+    benchmark: Benchmark,
+    *,
+    policy: str,
 ) -> QuestionVerdict:
-    gold = databases.gold(question.gold_sql)
-    predicted = databases.run(sql) if sql.strip() else None
+    def run_gold(text: str, place: int = 0) -> QueryResult:
+        if (text, place) not in golds:
+            golds[text, place] = sessions[place].run(text)
+        return golds[text, place]
+
+    gold = run_gold(question.gold_sql)
+    predicted = sessions[0].run(sql) if sql.strip() else None
     ordered = order_matters(question.gold_sql)
-    official = _official(question.gold_sql, sql, predicted, databases, benchmark)
-    strict = judge(predicted, gold, verdict="strict@1")
+    # the benchmark's own verdict: its rule, on its files, with its treatment of DISTINCT
+    own_gold, own_sql, found = question.gold_sql, sql, predicted
+    if benchmark.drop_distinct:
+        own_gold, own_sql = without_distinct(own_gold), without_distinct(sql)
+        if own_sql != sql:
+            found = sessions[0].run(own_sql)
+    official = judge(found, run_gold(own_gold), verdict=benchmark.official, ordered=ordered)
+    for place in range(1, len(sessions)):
+        if official is Verdict.EQUAL:
+            found, other = sessions[place].run(own_sql), run_gold(own_gold, place)
+            official = judge(found, other, verdict=benchmark.official, ordered=ordered)
+    verdicts = {name: judge(predicted, gold, verdict=name, ordered=ordered) for name in VERDICTS}
     return QuestionVerdict(
         question_id=question.question_id,
         corpus=question.corpus,
@@ -112,32 +120,9 @@ def _judge_question(
         gold_sql=question.gold_sql,
         predicted_sql=sql,
         official_name=benchmark.rule,
-        equal_under=rules_that_agree(predicted, gold, ordered=ordered),
-        **compared(predicted, gold, official, strict),
+        equal_under=tuple(n for n, found in verdicts.items() if found is Verdict.EQUAL),
+        **compared(predicted, gold, official, verdicts["strict@1"]),
     )
-
-
-def _official(
-    gold_sql: str,
-    sql: str,
-    predicted: QueryResult | None,
-    databases: _Databases,
-    benchmark: Benchmark,
-) -> Verdict:
-    """The benchmark's own verdict: its rule, on its files, with its treatment of DISTINCT."""
-    ordered = order_matters(gold_sql)
-    if benchmark.drop_distinct:
-        gold_sql = without_distinct(gold_sql)
-        if (plain := without_distinct(sql)) != sql:
-            sql, predicted = plain, databases.run(plain)
-    verdict = judge(
-        predicted, databases.gold(gold_sql), verdict=benchmark.official, ordered=ordered
-    )
-    for place in range(1, len(databases.sessions)):
-        if verdict is Verdict.EQUAL:
-            found, gold = databases.run(sql, place), databases.gold(gold_sql, place)
-            verdict = judge(found, gold, verdict=benchmark.official, ordered=ordered)
-    return verdict
 
 
 def compared(
@@ -156,17 +141,6 @@ def compared(
         "gold_columns": len(gold.columns),
         "outcome": predicted.outcome if predicted else "",
     }
-
-
-def rules_that_agree(
-    predicted: QueryResult | None, gold: QueryResult, *, ordered: bool
-) -> tuple[str, ...]:
-    """The names of all rules under which the results as they stand are equal."""
-    return tuple(
-        name
-        for name in VERDICTS
-        if judge(predicted, gold, verdict=name, ordered=ordered) is Verdict.EQUAL
-    )
 
 
 def explain(verdict: Verdict, predicted: QueryResult | None, gold: QueryResult) -> str:

@@ -1,15 +1,13 @@
 """Whole evaluations: of an episodes folder, and of a predictions file over a benchmark's folder."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from envbuild.corpora.source import read_source
 from envbuild.engine.seeds import shuffled
-from envbuild.env.views import ViewCache
 from envbuild.errors import CorpusFolderError, SourceError, UsageError
 from envbuild.evaluate.answers import (
     Predictions,
@@ -17,7 +15,7 @@ from envbuild.evaluate.answers import (
     quote_some,
     read_predictions,
 )
-from envbuild.evaluate.episodes import JudgedEpisode, judge_episodes
+from envbuild.evaluate.episodes import judge_episodes
 from envbuild.evaluate.predicted import BENCHMARKS, judge_predictions, load_benchmark
 from envbuild.evaluate.report import build_rung, evaluate_answers
 from envbuild.io.episodes import (
@@ -28,14 +26,10 @@ from envbuild.io.episodes import (
     iter_episodes,
     read_configuration,
 )
-from envbuild.manifest.gold_store import GoldStore
-from envbuild.manifest.read import Manifest, open_manifest, select_rows
+from envbuild.manifest.read import open_manifest, select_rows
 from envbuild.records.corpus import DatabaseRecord, Question, Reject, counted
 from envbuild.records.episode import EndedBy, Episode
 from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
-from envbuild.records.manifest import ManifestRow
-from envbuild.signal.variants import VariantStore
-from envbuild.sql.execution.session import Session
 
 WITHOUT_DISTINCT = "; EX takes DISTINCT out of both queries first, as Spider's evaluator does"
 
@@ -76,7 +70,7 @@ def evaluate_episodes(
     chosen = draw_questions(played, rows=rows, seed=seed)
     kept = frozenset(chosen)
     episodes = (episode for episode in iter_episodes(folder) if episode.row_id in kept)
-    judged = list(_judge(opened, episodes, rerun_golds=rerun_golds))
+    judged = list(judge_episodes(opened, episodes, rerun_golds=rerun_golds))
     verdicts = [one.verdict for one in judged]
     several = len(verdicts) > len({verdict.key for verdict in verdicts})
     said = [
@@ -182,7 +176,10 @@ def evaluate_ladder(rungs: Sequence[tuple[str, Path]], *, rerun_golds: bool = Fa
 
     Raises UsageError where the folders share no question, and as `evaluate_episodes` does.
     """
-    judged = [(name, _judge_folder(folder, rerun_golds)) for name, folder in rungs]
+    judged = []
+    for name, folder in rungs:
+        manifest, episodes = open_manifest(manifest_of(folder)), iter_episodes(folder)
+        judged.append((name, list(judge_episodes(manifest, episodes, rerun_golds=rerun_golds))))
     shared = set.intersection(*({one.verdict.key for one in found} for _, found in judged))
     if not shared:
         raise UsageError("these episodes folders share no question: roll out the same rows on each")
@@ -213,33 +210,6 @@ def manifest_of(folder: Path) -> Path:
         raise CorpusFolderError(f"the rollout of {folder} names no manifest: use --manifest")
     path = Path(named)
     return path if path.is_absolute() else folder / path
-
-
-def _judge_folder(folder: Path, rerun_golds: bool) -> list[JudgedEpisode]:
-    manifest = open_manifest(manifest_of(folder))
-    return list(_judge(manifest, iter_episodes(folder), rerun_golds=rerun_golds))
-
-
-def _judge(
-    manifest: Manifest, episodes: Iterable[Episode], *, rerun_golds: bool
-) -> Iterator[JudgedEpisode]:
-    """The episodes judged on their views and, where the manifest has them, hidden variants."""
-    views = ViewCache()
-    with VariantStore(manifest.root) as store:
-        gold_store = GoldStore(manifest, rerun_golds=rerun_golds, open_variant=store.session)
-
-        @contextmanager
-        def open_view(row: ManifestRow) -> Iterator[Session]:
-            path, digest = gold_store.database_path(row), row.database_sha256
-            with closing(views.open(path, row.tables, digest=digest)) as database:
-                yield database.session
-
-        def variant(row: ManifestRow, name: str) -> Session:
-            return store.session(name, gold_store.database_path(row))
-
-        yield from judge_episodes(
-            gold_store, episodes, open_view=open_view, variant_session=variant
-        )
 
 
 def _unfinished(folder: Path, ended_by: Counter[str]) -> list[str]:

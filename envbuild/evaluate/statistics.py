@@ -1,6 +1,7 @@
 """EX from single verdicts with intervals, and paired statistics for policies on the same
 questions."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import stats
 
 from envbuild.corpora.wording import one_spelling
 from envbuild.errors import CorpusFolderError, UsageError
@@ -121,19 +122,23 @@ def paired_bootstrap(
 def sign_flip_test(first: Sequence[float], second: Sequence[float], *, seed: int = 0) -> float:
     """Two-sided paired permutation p-value on per-question means, for several seeds a policy.
 
-    With one run a side McNemar's exact test says the same thing exactly; use that instead.
+    Few differing questions are enumerated, so the value is exact; of many, signs are drawn. With
+    one run a side McNemar's exact test says the same thing exactly; use that instead.
     """
     delta = _differences(first, second)
     delta = delta[delta != 0]
-    if not len(delta):
+    if len(delta) < 2:
         return 1.0
-    generator = np.random.default_rng(seed)
-    observed = abs(delta.sum()) - 1e-12
-    extreme = 0
-    for _ in range(0, RESAMPLES, BATCH):
-        signs = generator.integers(0, 2, size=(BATCH, len(delta))) * 2 - 1
-        extreme += int((np.abs(signs @ delta) >= observed).sum())
-    return (extreme + 1) / (RESAMPLES + 1)
+    flipped = stats.permutation_test(
+        (delta,),
+        lambda signed, axis: signed.sum(axis),
+        vectorized=True,
+        permutation_type="samples",
+        n_resamples=RESAMPLES,
+        batch=BATCH,
+        rng=seed,
+    )
+    return float(flipped.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -158,16 +163,13 @@ def minimum_detectable_effect(questions: int, discordant_share: float) -> float:
     `discordant_share` is the share of questions on which the two policies disagree; no difference
     can exceed it, so it is returned where even that would not be found.
     """
-    z_power = stats.norm.ppf(0.8)
-
-    def shortfall(delta: float) -> float:
-        spread = Z_95 * discordant_share**0.5
-        spread += z_power * max(0.0, discordant_share - delta**2) ** 0.5
-        return float(delta * questions**0.5 - spread)
-
-    if shortfall(discordant_share) < 0:
+    # Connor's equation, delta sqrt(n) = z sqrt(d) + z_power sqrt(d - delta^2), solved for delta
+    root, power = Z_95 * math.sqrt(discordant_share), float(stats.norm.ppf(0.8)) ** 2
+    total = questions + power
+    rest = questions * root**2 - total * (root**2 - power * discordant_share)
+    if rest < 0:
         return discordant_share
-    return float(optimize.brentq(shortfall, 0.0, discordant_share))
+    return min(discordant_share, (math.sqrt(questions) * root + math.sqrt(rest)) / total)
 
 
 def noise_floor(runs: Sequence[Sequence[float]]) -> NoiseFloor:
@@ -422,10 +424,6 @@ def _means(verdicts: Iterable[QuestionVerdict], *, rule: str) -> dict[Key, float
 
 def _verdicts_file(path: Path) -> Path:
     file = path if path.is_file() else path / VERDICTS_FILE
-    if file.is_file():
-        return file
-    if path.exists():
-        said = f"no {VERDICTS_FILE} in {path}: run `envbuild evaluate {path}` first"
-    else:
-        said = f"no folder {path}: give one that `envbuild evaluate` has written into"
-    raise CorpusFolderError(said)
+    if not file.is_file():
+        raise CorpusFolderError(f"no {file}: give a folder that `envbuild evaluate` wrote into")
+    return file

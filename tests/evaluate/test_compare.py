@@ -151,8 +151,3 @@ def test_the_command_names_its_rule_and_no_p_is_zero(tmp_path: Path) -> None:
     assert "by hidden@1 (3 comparisons in this family)" in hidden
     assert "hidden@1 of second" in hidden
     assert "EX of" not in hidden
-
-
-def test_a_missing_folder_is_not_told_to_be_evaluated(tmp_path: Path) -> None:
-    with pytest.raises(CorpusFolderError, match="no folder"):
-        read_side(str(tmp_path / "nope"))

@@ -225,8 +225,7 @@ def judged(episode: Episode, question: str = "") -> JudgedEpisode:
         strict="equal",
         ended_by=episode.ended_by,
     )
-    actions = describe_actions(episode)
-    return JudgedEpisode(verdict=verdict, opened_all=None, literals=(), actions=actions)
+    return JudgedEpisode(verdict=verdict, shares=describe_actions(episode))
 
 
 def test_a_fallback_is_one_whatever_ended_the_episode() -> None:

@@ -102,6 +102,7 @@ def test_sign_flip_agrees_with_mcnemar_on_single_runs() -> None:
     exact = mcnemar_exact(15, 30)
     assert sign_flip_test(BEFORE, AFTER) == pytest.approx(exact, abs=0.006)
     assert sign_flip_test(BEFORE, BEFORE) == 1.0
+    assert sign_flip_test([0, 0, 0, 1], [0.5, 1, 1, 1]) == 2 / 2**3, "all three, or none of them"
 
 
 def test_noise_floor() -> None:
