@@ -10,15 +10,16 @@ loan 2600                       a table and its number of rows
 
 import csv
 import json
-import math
 import random
 import re
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, timedelta
+from contextlib import closing, contextmanager
+from datetime import date
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, count, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ import pyarrow as pa
 
 from envbuild.corpora.source import recognise
 from envbuild.errors import OutputError, SourceError, UnknownNameError
-from envbuild.io.files import write_text, writing
+from envbuild.io.files import atomic_path, writing
 from envbuild.io.parquet import write_batches
 from envbuild.records.execution import Value
 from envbuild.sql.connect import quote_name
@@ -38,7 +39,6 @@ from envbuild.sql.tokens import iter_code, unquote
 
 DEMO_CORPORA = ("sqale", "synsql", "bird")
 DEMO_SEED = 20240607
-MAX_ROWS = 1_000_000
 STORED_ROWS = 50
 STYLES = (
     "verbose",
@@ -55,7 +55,6 @@ _NOUNS = str.split(
     "course crew crop depot donor engine exam farm fleet fund garden grant harbor hotel invoice "
     "lab lease machine meter mission offer orchard parcel patient permit pilot plant project"
 )
-_SUFFIXES = ("", "_log", "_item")
 _FIRST_NAMES = str.split(
     "Ada Bela Carlo Dina Emil Fatou Goran Hana Ines Jonas Kaya Lena Marek Nadia Olav Priya Rosa "
     "Sami Tove Ugo Vera Wanda Yara Zeno"
@@ -65,7 +64,7 @@ _LAST_NAMES = str.split(
     "Novak Okoye Petrov Quist Rossi Silva Tanaka Ueda Varga Weber Zimmer"
 )
 _TRADES = str.split("Foods Trading Works Supply Logistics Textiles Metals Energy Stores Partners")
-_ATTRIBUTES = """
+_ATTRIBUTES = """\
   name TEXT person
   status TEXT pick:open|open|open|closed|on hold|cancelled
   kind TEXT pick:basic|standard|premium|internal
@@ -77,7 +76,7 @@ _ATTRIBUTES = """
   score INTEGER int:1:100
   active INTEGER flag
   notes TEXT company?0.3
-"""
+""".splitlines()
 _COLUMN = re.compile(r'\s+(?:"(?P<quoted>[^"]+)"|(?P<bare>\w+))\s+(?P<type>\w+)\s+(?P<rule>.+)')
 
 
@@ -95,7 +94,7 @@ class Shape(NamedTuple):
     empty: float
     """Share of tables without rows."""
     questions: int
-    """Questions a database."""
+    """Questions a database, at most: those that were drawn twice count once."""
 
 
 SHAPES = {
@@ -105,7 +104,7 @@ SHAPES = {
 }
 
 
-class SampleColumn(msgspec.Struct, frozen=True, kw_only=True):
+class SampleColumn(NamedTuple):
     """One column and the rule behind its values."""
 
     name: str
@@ -118,17 +117,12 @@ class SampleColumn(msgspec.Struct, frozen=True, kw_only=True):
         return re.split("[:?]", self.rule)[1] if self.rule.startswith("fk:") else ""
 
 
-class SampleTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, its columns and how many rows it gets."""
+class SampleTable(NamedTuple):
+    """One table, its columns and how many rows it gets; the first column is its key."""
 
     name: str
     rows: int
     columns: list[SampleColumn]
-
-    @property
-    def key(self) -> str:
-        """The primary key's column."""
-        return next(column.name for column in self.columns if column.rule == "pk")
 
 
 class SampleDatabase(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,17 +136,14 @@ class SampleDatabase(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def statements(self) -> list[str]:
         """One CREATE TABLE statement a table."""
-        keys = {table.name: quote_name(table.key) for table in self.tables}
+        keys = {table.name: quote_name(table.columns[0].name) for table in self.tables}
         statements = []
         for table in self.tables:
-            lines = [
-                f"{quote_name(c.name)} {c.type}" + (" PRIMARY KEY" if c.rule == "pk" else "")
-                for c in table.columns
-            ]
+            named = [(quote_name(column.name), column) for column in table.columns]
+            lines = [f"{n} {c.type}{' PRIMARY KEY' * (c.rule == 'pk')}" for n, c in named]
             lines += [
-                f"FOREIGN KEY ({quote_name(c.name)}) "
-                f"REFERENCES {quote_name(c.parent)} ({keys[c.parent]})"
-                for c in table.columns
+                f"FOREIGN KEY ({n}) REFERENCES {quote_name(c.parent)} ({keys[c.parent]})"
+                for n, c in named
                 if c.parent
             ]
             listed = ",\n  ".join(lines)
@@ -190,28 +181,30 @@ class SynthSummary(msgspec.Struct, frozen=True, kw_only=True):
 def write_shape(shape: str, out: Path, *, databases: int, seed: int) -> SynthSummary:
     """Writes `databases` databases of `shape` (sqale, synsql, bird) into `out`, by seed alone.
 
-    Raises UnknownNameError for another shape, OutputError where `out` cannot be written or holds
-    a source of another layout: in one folder the two would be read as one.
+    One database is in memory at a time. Raises UnknownNameError for another shape, OutputError
+    where `out` cannot be written or holds a source of another layout: in one folder the two would
+    be read as one.
     """
-    corpus = iter_shape(shape, databases=databases, seed=seed)
+    if shape not in SHAPES:
+        raise UnknownNameError("shape", shape, SHAPES)
     try:
         there = recognise(out) if out.is_dir() else shape
     except SourceError:  # nothing that is read as a source
         there = shape
     if there != shape:
         raise OutputError(f"{out} holds a source already, read as {there}: choose another --out")
-    counts = {"databases": 0, "tables": 0, "rows": 0, "questions": 0}
+    counts: Counter[str] = Counter()
 
     def counted() -> Corpus:
-        for database, questions in corpus:
-            counts["databases"] += 1
-            counts["tables"] += len(database.tables)
-            counts["rows"] += sum(map(len, database.rows.values()))
-            counts["questions"] += len(questions)
+        for database, questions in iter_shape(shape, databases=databases, seed=seed):
+            rows = sum(map(len, database.rows.values()))
+            counts.update(
+                databases=1, tables=len(database.tables), rows=rows, questions=len(questions)
+            )
             yield database, questions
 
     with writing(out):
-        WRITERS[shape](counted(), out, seed=seed)
+        WRITERS[shape](counted(), out)
     return SynthSummary(shape=shape, out=str(out), **counts)
 
 
@@ -238,7 +231,7 @@ def write_demo_sources(out: Path) -> list[Path]:
             asked = [question for question in demo["question"] if question["db"] == db_id]
             pairs.append((database, [filled for each in asked for filled in _fill_declared(each)]))
         with writing(source):
-            WRITERS[demo["layout"]](pairs, source, seed=DEMO_SEED)
+            WRITERS[demo["layout"]](pairs, source)
         sources.append(source)
     return sources
 
@@ -256,49 +249,27 @@ def _fill_declared(declared: dict[str, Any]) -> Iterator[SampleQuestion]:
 # Databases.
 
 
-def iter_shape(
-    name: str, *, databases: int, seed: int
-) -> Iterator[tuple[SampleDatabase, list[SampleQuestion]]]:
-    """Databases of the shape `name` with their questions; each depends on (seed, number) alone.
-
-    Raises UnknownNameError for a shape that is not known.
-    """
-    if name not in SHAPES:
-        raise UnknownNameError("shape", name, SHAPES)
-    return (_shaped(name, f"{seed}/{name}/{number}", number) for number in range(databases))
+def iter_shape(shape: str, *, databases: int, seed: int) -> Corpus:
+    """Databases of a shape with their questions; each depends on (seed, number) alone."""
+    for number in range(databases):
+        generator = random.Random(f"{seed}/{shape}/{number}")
+        tables = parse_tables("\n".join(_draw_tables(SHAPES[shape], generator)))
+        db_id = f"{tables[0].name}_{tables[1].name}_{number:05}"
+        questions = _ask(tables, SHAPES[shape].questions, generator)
+        yield make_database(db_id, tables, seed=f"{seed}/{shape}/{number}/rows"), questions
 
 
-def _shaped(name: str, seed: str, number: int) -> tuple[SampleDatabase, list[SampleQuestion]]:
-    shape = SHAPES[name]
-    generator = random.Random(seed)
+def _draw_tables(shape: Shape, generator: random.Random) -> Iterator[str]:
+    """The lines that describe one database: a table has keys to one to three of those before it."""
     nouns = generator.sample(_NOUNS, len(_NOUNS))
-    tables: list[SampleTable] = []
-    for place in range(generator.randint(*shape.tables)):
-        noun = nouns[place % len(nouns)] + _SUFFIXES[place // len(nouns)]
-        tables.append(_shaped_table(noun, tables, shape, generator))
-    database = make_database(f"{nouns[0]}_{nouns[1]}_{number:05}", tables, seed=f"{seed}/rows")
-    return database, make_questions(database, shape.questions, generator)
-
-
-def _shaped_table(
-    noun: str, earlier: list[SampleTable], shape: Shape, generator: random.Random
-) -> SampleTable:
-    columns = [SampleColumn(name=f"{noun}_id", type="INTEGER", rule="pk")]
-    for parent in generator.sample(earlier, min(len(earlier), generator.choice((1, 1, 2, 3)))):
-        key = SampleColumn(name=parent.key, type="INTEGER", rule=f"fk:{parent.name}:0.03")
-        columns.append(key)
-    (attributes,) = parse_tables("any 0" + _ATTRIBUTES)
-    wanted = generator.randint(*shape.columns)
-    chosen = sorted(generator.sample(range(len(attributes.columns)), wanted))
-    columns += [attributes.columns[place] for place in chosen]
-    if generator.random() < shape.empty:
-        rows = 0
-    elif shape.spread:
-        drawn = generator.lognormvariate(math.log(shape.rows), shape.spread)
-        rows = max(1, min(MAX_ROWS, round(drawn)))
-    else:
-        rows = int(shape.rows)
-    return SampleTable(name=noun, rows=rows, columns=columns)
+    names = [noun + suffix for suffix in ("", "_log", "_item") for noun in nouns]
+    for place, name in enumerate(names[: generator.randint(*shape.tables)]):
+        rows = round(shape.rows * generator.lognormvariate(0, shape.spread))
+        yield f"{name} {0 if generator.random() < shape.empty else max(1, rows)}"
+        yield f"  {name}_id INTEGER pk"
+        parents = generator.sample(names[:place], min(place, generator.choice((1, 1, 2, 3))))
+        yield from (f"  {parent}_id INTEGER fk:{parent}:0.03" for parent in parents)
+        yield from generator.sample(_ATTRIBUTES, generator.randint(*shape.columns))
 
 
 def parse_tables(text: str) -> list[SampleTable]:
@@ -307,11 +278,10 @@ def parse_tables(text: str) -> list[SampleTable]:
     for line in filter(str.strip, text.splitlines()):
         if not line[0].isspace():
             name, rows = line.split()
-            tables.append(SampleTable(name=name, rows=int(rows), columns=[]))
+            tables.append(SampleTable(name, int(rows), []))
         elif tables and (found := _COLUMN.fullmatch(line)):
             name = found["quoted"] or found["bare"]
-            column = SampleColumn(name=name, type=found["type"], rule=found["rule"])
-            tables[-1].columns.append(column)
+            tables[-1].columns.append(SampleColumn(name, found["type"], found["rule"]))
         else:
             raise ValueError(f"not a table or a column: {line!r}")
     return tables
@@ -333,265 +303,214 @@ def make_database(
             {name: draw(generator, row) for name, draw in draws} for row in range(table.rows)
         ]
     for orphan in orphans:
-        place, count = orphan.split()
+        place, number = orphan.split()
         name, column = place.split(".")
-        for row in generator.sample(rows[name], min(int(count), len(rows[name]))):
+        for row in generator.sample(rows[name], int(number)):
             row[column] = 900_000 + generator.randrange(1000)
     return SampleDatabase(db_id=db_id, tables=tables, rows=rows)
 
 
-Draw = Callable[[random.Random, int], Value]
-"""A column's value for a 0-based row."""
+_RULES: dict[str, Callable[[random.Random, int, list[Any]], Value]] = {
+    "pk": lambda rng, row, given: row + 1,
+    "fk": lambda rng, row, given: rng.randrange(*given) + 1,
+    "int": lambda rng, row, given: rng.randint(*given),
+    "real": lambda rng, row, given: round(given[0] + (given[1] - given[0]) * rng.random(), 2),
+    "flag": lambda rng, row, given: int(rng.random() < 0.3),
+    "pick": lambda rng, row, given: rng.choice(given),
+    "cycle": lambda rng, row, given: given[row % len(given)],
+    "uniq": lambda rng, row, given: (
+        given[row] if row < len(given) else f"{given[row % len(given)]} {row}"
+    ),
+    "code": lambda rng, row, given: f"{given[0]}-{row + 1:04}",
+    "date": lambda rng, row, given: date.fromordinal(
+        rng.randint(date(given[0], 1, 1).toordinal(), date(given[1], 12, 31).toordinal())
+    ).isoformat(),
+    "person": lambda rng, row, given: f"{rng.choice(_FIRST_NAMES)} {rng.choice(_LAST_NAMES)}",
+    "company": lambda rng, row, given: f"{rng.choice(_LAST_NAMES)} {rng.choice(_TRADES)}",
+}
+"""A column's value from its rule's name, for a 0-based row and what stands behind the name."""
 
 
-def _draw_of(rule: str, sizes: dict[str, int]) -> Draw:
+def _draw_of(rule: str, sizes: dict[str, int]) -> Callable[[random.Random, int], Value]:
     """The function behind a rule; what stands after `?` is the share of NULL."""
     plain, _, missing = rule.partition("?")
-    word, _, argument = plain.partition(":")
+    word, *words = re.split("[:|]", plain)
+    given: list[Any] = [int(w) if w.isdigit() else float(w) if word == "real" else w for w in words]
     if word == "fk":  # `fk:copy:0.1`, or a parent without rows
-        parent, _, missing = argument.partition(":")
-        size = sizes[parent]
-        if not size:
-            return lambda rng, row: None
-        draw: Draw = lambda rng, row: rng.randrange(size) + 1  # noqa: E731
-    else:
-        draw = _plain_draw_of(word, argument)
-    share = float(missing or 0)
-    return (lambda rng, row: None if rng.random() < share else draw(rng, row)) if share else draw
-
-
-def _plain_draw_of(word: str, argument: str) -> Draw:
-    words = argument.split("|")
-    match word:
-        case "pk":
-            return lambda rng, row: row + 1
-        case "int":
-            least, greatest = map(int, argument.split(":"))
-            return lambda rng, row: rng.randint(least, greatest)
-        case "real":
-            low, high = map(float, argument.split(":"))
-            return lambda rng, row: round(low + (high - low) * rng.random(), 2)
-        case "flag":
-            return lambda rng, row: int(rng.random() < 0.3)
-        case "pick":
-            numbers = all(word.isdigit() for word in words)
-            values: list[Value] = [int(word) if numbers else word for word in words]
-            return lambda rng, row: rng.choice(values)
-        case "cycle":
-            return lambda rng, row: words[row % len(words)]
-        case "uniq":
-            return lambda rng, row: (
-                words[row] if row < len(words) else f"{words[row % len(words)]} {row}"
-            )
-        case "code":
-            return lambda rng, row: f"{argument}-{row + 1:04}"
-        case "date":
-            first, last = map(int, argument.split(":"))
-            start = date(first, 1, 1)
-            days = (date(last, 12, 31) - start).days
-            return lambda rng, row: (start + timedelta(rng.randint(0, days))).isoformat()
-        case "person":
-            return lambda rng, row: f"{rng.choice(_FIRST_NAMES)} {rng.choice(_LAST_NAMES)}"
-        case "company":
-            return lambda rng, row: f"{rng.choice(_LAST_NAMES)} {rng.choice(_TRADES)}"
-    raise ValueError(f"no rule {word!r} for a column")
-
-
-# Questions: three templates, each along a foreign key.
+        parent, missing = words[0], "".join(words[1:])
+        given, missing = [sizes[parent]], missing if sizes[parent] else "1"
+    share, draw = float(missing or 0), _RULES[word]
+    if not share:
+        return lambda rng, row: draw(rng, row, given)
+    return lambda rng, row: None if rng.random() < share else draw(rng, row, given)
 
 
 _TEMPLATES = (
     (
         "simple",
         "How many {child} entries belong to {parent} number {number}?",
-        "SELECT COUNT(*) FROM {child} WHERE {key} = {number}",
+        "SELECT COUNT(*) FROM {child} WHERE {parent}_id = {number}",
     ),
     (
         "moderate",
-        "Which {parent}s have at least {least} {child} entries? Give their id and that number, "
-        "the largest first.",
-        "SELECT p.{key}, COUNT(*) AS entries FROM {child} AS c JOIN {parent} AS p "
-        "ON c.{key} = p.{key} WHERE p.{key} <> {number} GROUP BY p.{key} "
-        "HAVING COUNT(*) >= {least} ORDER BY entries DESC, p.{key}",
+        "Which {parent}s other than number {number} have {child} entries? Give their id and how "
+        "many these are, the largest first.",
+        "SELECT p.{parent}_id, COUNT(*) AS entries FROM {child} AS c JOIN {parent} AS p "
+        "ON c.{parent}_id = p.{parent}_id WHERE p.{parent}_id <> {number} GROUP BY p.{parent}_id "
+        "ORDER BY entries DESC, p.{parent}_id",
     ),
     (
         "hard",
         "Which {parent}s up to number {number} have at least as many {child} entries as a {parent} "
-        "has on average? Give their id, the number of entries and their rank.",
-        "WITH counted AS (SELECT p.{key}, COUNT(c.{child_key}) AS entries FROM {parent} AS p "
-        "LEFT JOIN {child} AS c ON c.{key} = p.{key} GROUP BY p.{key}), overall AS "
-        "(SELECT AVG(entries) AS mean FROM counted) SELECT x.{key}, x.entries, RANK() OVER "
-        "(ORDER BY x.entries DESC) AS place FROM counted AS x CROSS JOIN overall AS o "
-        "WHERE x.entries >= o.mean AND x.{key} <= {number} ORDER BY place, x.{key}",
+        "has on average? Give their id and the number of entries.",
+        "WITH counted AS (SELECT p.{parent}_id, COUNT(c.{child}_id) AS entries FROM {parent} AS p "
+        "LEFT JOIN {child} AS c ON c.{parent}_id = p.{parent}_id GROUP BY p.{parent}_id), overall "
+        "AS (SELECT AVG(entries) AS mean FROM counted) SELECT x.{parent}_id, x.entries FROM "
+        "counted AS x CROSS JOIN overall AS o WHERE x.entries >= o.mean AND x.{parent}_id <= "
+        "{number} ORDER BY x.entries DESC, x.{parent}_id",
     ),
 )
-"""Difficulty, question and gold SQL; the three fall into the three buckets."""
-_TRIES = 20
+"""Difficulty, question and gold SQL, each along a foreign key; they fall into the three buckets."""
 
 
-def make_questions(
-    database: SampleDatabase, count: int, generator: random.Random
-) -> list[SampleQuestion]:
-    """`count` different questions, or as many as the database has keys to ask along."""
-    tables = {table.name: table for table in database.tables if table.rows}
-    links = [
-        (child, tables[column.parent])
-        for child in tables.values()
-        for column in child.columns
-        if column.parent in tables
-    ]
-    questions: dict[str, SampleQuestion] = {}
-    for attempt in range(count * _TRIES if links else 0):
+def _ask(tables: list[SampleTable], count: int, generator: random.Random) -> list[SampleQuestion]:
+    """Up to `count` different questions, along keys between tables with rows."""
+    sizes = {table.name: table.rows for table in tables if table.rows}
+    links = [(t.name, c.parent) for t in tables if t.rows for c in t.columns if c.parent in sizes]
+    questions = {}
+    for number in range(count if links else 0):
         child, parent = generator.choice(links)
-        blanks = {
-            "child": child.name,
-            "child_key": child.key,
-            "parent": parent.name,
-            "key": parent.key,
-            "number": generator.randint(1, parent.rows),
-            "least": generator.randint(1, 2),
-        }
-        difficulty, text, sql = (part.format(**blanks) for part in _TEMPLATES[attempt % 3])
-        question = SampleQuestion(text=text, sql=sql, difficulty=difficulty, style="Formal")
-        questions.setdefault(sql, question)
-        if len(questions) == count:
-            break
+        blanks = {"child": child, "parent": parent, "number": generator.randint(1, sizes[parent])}
+        difficulty, text, sql = (part.format(**blanks) for part in _TEMPLATES[number % 3])
+        questions[sql] = SampleQuestion(text=text, sql=sql, difficulty=difficulty, style="Formal")
     return list(questions.values())
 
 
 # Layouts: as the real corpora are published, so that their readers can read them.
 
 
+_PHRASINGS = pa.struct([(style, pa.string()) for style in STYLES])
 _SCHEMAS = pa.schema(
-    [(name, pa.string()) for name in ("schema_id", "full_schema", "schema_content")]
-    + [("number_of_tables", pa.int64())]
+    {
+        **dict.fromkeys(("schema_id", "full_schema", "schema_content"), pa.string()),
+        "number_of_tables": pa.int64(),
+    }
 )
 _QUERIES = pa.schema(
-    [(name, pa.string()) for name in ("question_id", "schema_id", "sql", "difficulty")]
-    + [
-        ("questions", pa.struct([(style, pa.string()) for style in STYLES])),
-        ("relevant_tables", pa.string()),
-        ("number_of_relevant_tables", pa.int64()),
-        ("execution_result", pa.string()),
-    ]
+    {
+        **dict.fromkeys(("question_id", "schema_id", "sql", "difficulty"), pa.string()),
+        "questions": _PHRASINGS,
+        "relevant_tables": pa.string(),
+        "number_of_relevant_tables": pa.int64(),
+        "execution_result": pa.string(),
+    }
 )
-_PART = "train-00000-of-00001.parquet"
-_ROW_GROUP = 32
 
 
-def write_sqale(corpus: Corpus, out: Path, *, seed: int) -> None:
+def write_sqale(corpus: Corpus, out: Path) -> None:
     """SQaLe's current two sets, below `out`: DDL and rows as text, stored results beside."""
-    queries: list[dict[str, Any]] = []
+    numbers = count()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as queries:
 
-    def schemas() -> Iterator[dict[str, Any]]:
-        for database, questions in corpus:
-            yield {
-                "schema_id": database.db_id,
-                "full_schema": ";\n".join(database.statements) + ";",
-                "schema_content": json.dumps(
-                    {t: rows for t, rows in database.rows.items() if rows}
-                ),
-                "number_of_tables": len(database.tables),
-            }
-            queries.extend(_query_rows(database, questions, len(queries), seed))
+        def schemas() -> Iterator[dict[str, Any]]:
+            for database, questions in corpus:
+                yield {
+                    "schema_id": database.db_id,
+                    "full_schema": ";\n".join(database.statements) + ";",
+                    "schema_content": json.dumps(
+                        {table: rows for table, rows in database.rows.items() if rows}
+                    ),
+                    "number_of_tables": len(database.tables),
+                }
+                for row in _query_rows(database, questions, numbers):
+                    queries.write(json.dumps(row) + "\n")
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        rows = schemas()
-        while batch := list(islice(rows, _ROW_GROUP)):
-            yield pa.RecordBatch.from_pylist(batch, schema=_SCHEMAS)
-
-    write_batches(out / "sqale2_schemas" / _PART, batches(), _SCHEMAS)
-    table = pa.RecordBatch.from_pylist(queries, schema=_QUERIES)
-    write_batches(out / "sqale2_queries" / _PART, [table], _QUERIES)
+        _write_parquet(out / "sqale2_schemas", schemas(), _SCHEMAS, group=4)
+        queries.seek(0)
+        _write_parquet(out / "sqale2_queries", map(json.loads, queries), _QUERIES, group=4096)
 
 
-def write_synsql(corpus: Corpus, out: Path, *, seed: int) -> None:
+def write_synsql(corpus: Corpus, out: Path) -> None:
     """A SynSQL folder: data.json, tables.json with the DDL, and ready SQLite files."""
-    records, tables = [], []
-    for database, questions in corpus:
-        name = database.db_id
-        write_sqlite(database, out / "databases" / name / f"{name}.sqlite")
-        tables.append({"db_id": name, "ddls": database.statements})
-        for question in questions:
-            named = ", ".join(_tables_named(question.sql, database))
-            cot = f"The tables needed are {named}.\n```sql\n{question.sql}\n```"
-            records.append(
-                {
-                    "db_id": name,
-                    "sql_complexity": question.difficulty,
-                    "question_style": question.style,
-                    "question": question.text,
-                    "external_knowledge": question.evidence,
-                    "cot": cot,
-                    "sql": question.sql,
-                }
-            )
-    _write_json(out / "data.json", records)
-    _write_json(out / "tables.json", tables)
+    with _json_array(out / "data.json") as add, _json_array(out / "tables.json") as add_table:
+        for database, questions in corpus:
+            name = database.db_id
+            _write_sqlite(database, out / "databases" / name / f"{name}.sqlite")
+            add_table({"db_id": name, "ddls": database.statements})
+            for question in questions:
+                named = ", ".join(_tables_named(question.sql, database))
+                add(
+                    {
+                        "db_id": name,
+                        "sql_complexity": question.difficulty,
+                        "question_style": question.style,
+                        "question": question.text,
+                        "external_knowledge": question.evidence,
+                        "cot": f"The tables needed are {named}.\n```sql\n{question.sql}\n```",
+                        "sql": question.sql,
+                    }
+                )
 
 
-def write_bird(corpus: Corpus, out: Path, *, seed: int) -> None:
+def write_bird(corpus: Corpus, out: Path) -> None:
     """A BIRD dev folder: dev.json, and dev_databases/ with CSVs that describe the columns."""
-    records: list[dict[str, Any]] = []
-    for database, questions in corpus:
-        folder = out / "dev_databases" / database.db_id
-        write_sqlite(database, folder / f"{database.db_id}.sqlite")
-        _write_descriptions(database, folder / "database_description")
-        for question in questions:
-            records.append(
-                {
-                    "question_id": len(records),
-                    "db_id": database.db_id,
-                    "question": question.text,
-                    "evidence": question.evidence,
-                    "SQL": question.sql,
-                    "difficulty": question.difficulty,
-                }
-            )
-    _write_json(out / "dev.json", records)
+    numbers = count()
+    with _json_array(out / "dev.json") as add:
+        for database, questions in corpus:
+            folder = out / "dev_databases" / database.db_id
+            _write_sqlite(database, folder / f"{database.db_id}.sqlite")
+            _write_descriptions(database, folder / "database_description")
+            for question in questions:
+                add(
+                    {
+                        "question_id": next(numbers),
+                        "db_id": database.db_id,
+                        "question": question.text,
+                        "evidence": question.evidence,
+                        "SQL": question.sql,
+                        "difficulty": question.difficulty,
+                    }
+                )
 
 
-WRITERS: dict[str, Callable[..., None]] = {
+WRITERS: dict[str, Callable[[Corpus, Path], None]] = {
     "sqale": write_sqale,
     "synsql": write_synsql,
     "bird": write_bird,
 }
 
 
-def write_sqlite(database: SampleDatabase, path: Path) -> Path:
+def _write_sqlite(database: SampleDatabase, path: Path) -> Path:
     """Writes the database as a SQLite file, orphans and all; its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    connection = open_new(path)
-    try:
+    with closing(open_new(path)) as connection:
         for statement in database.statements:
             run_statement(connection, statement)
         for table in database.tables:
             insert = insert_sql(table.name, [column.name for column in table.columns])
             rows = [tuple(row.values()) for row in database.rows[table.name]]
-            for refusal in insert_rows(connection, insert, rows, mend=lambda row: row):
-                raise ValueError(f"{table.name}: {refusal.detail}")
+            list(insert_rows(connection, insert, rows, mend=tuple))
         finish(connection)
-    finally:
-        connection.close()
     return path
 
 
 def _query_rows(
-    database: SampleDatabase, questions: Sequence[SampleQuestion], first: int, seed: int
+    database: SampleDatabase, questions: Sequence[SampleQuestion], numbers: Iterator[int]
 ) -> Iterator[dict[str, Any]]:
     if not questions:
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        Session.open_file(write_sqlite(database, Path(folder, "sample.sqlite"))) as session,
+        Session.open_file(_write_sqlite(database, Path(folder, "sample.sqlite"))) as session,
     ):
-        for number, question in enumerate(questions, first):
+        for question in questions:
+            number = next(numbers)
             result = session.run(question.sql)
             stored = [list(row) for row in result.rows[:STORED_ROWS]] if result.ok else []
             named = _tables_named(question.sql, database)
             near = [t.name for t in database.tables if t.name not in named]
-            generator = random.Random(f"{seed}/{number}")
+            generator = random.Random(f"{DEMO_SEED}/{number}")
             relevant = named + generator.sample(near, min(len(near), 1))
             yield {
                 "question_id": f"q_{number:06}",
@@ -643,5 +562,23 @@ def _write_descriptions(database: SampleDatabase, folder: Path) -> None:
                 writer.writerow((column.name, words, words + target, column.type.lower()))
 
 
-def _write_json(path: Path, records: list[dict[str, Any]]) -> None:
-    write_text(path, json.dumps(records, indent=1, ensure_ascii=False) + "\n")
+def _write_parquet(
+    folder: Path, rows: Iterator[dict[str, Any]], schema: pa.Schema, *, group: int
+) -> None:
+    groups = iter(lambda: list(islice(rows, group)), [])
+    batches = (pa.RecordBatch.from_pylist(some, schema=schema) for some in groups)
+    write_batches(folder / "train-00000-of-00001.parquet", batches, schema)
+
+
+@contextmanager
+def _json_array(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes one more record; the file is there, whole, once the block ends."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        ahead = chain(["[\n "], repeat(",\n "))
+
+        def add(record: dict[str, Any]) -> None:
+            text = json.dumps(record, indent=1, ensure_ascii=False)
+            stream.write(next(ahead) + text.replace("\n", "\n "))
+
+        yield add
+        stream.write("\n]\n")

@@ -371,4 +371,4 @@ def _write_source(folder: str) -> None:
         for database, _ in iter_shape("sqale", databases=DISTINCT, seed=1)
         for copy in range(DATABASES // DISTINCT)
     )
-    write_sqale(((database, ()) for database in databases), Path(folder), seed=0)
+    write_sqale(((database, ()) for database in databases), Path(folder))
