@@ -19,8 +19,11 @@ from envbuild.cli.output import (
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
 from envbuild.evaluate.report import (
     behaviour_rows,
+    comparison_rows,
     iter_metrics,
     literal_rows,
+    name_score,
+    render_comparison,
     render_page,
     write_evaluation,
 )
@@ -28,7 +31,7 @@ from envbuild.evaluate.runs import evaluate_episodes, evaluate_predictions, with
 from envbuild.evaluate.statistics import compare_all, read_sides
 from envbuild.io.files import write_bytes, write_text
 from envbuild.records.corpus import interval, percent
-from envbuild.records.evaluation import Comparison, Evaluation
+from envbuild.records.evaluation import Evaluation
 
 
 def evaluate(
@@ -172,52 +175,40 @@ def compare(
     rule: Annotated[
         str, Option(metavar="official|strict|hidden", help="What makes an answer right.")
     ] = "official",
+    html: options.HtmlOption = None,
+    no_text: options.NoTextOption = False,
     seed: options.SeedOption = 0,
     json: options.JsonOption = False,
 ) -> None:
     """Paired statistics on the questions two policies share, corrected over all pairs.
 
-    Example: envbuild compare base/ tuned/
+    Example: envbuild compare base/ tuned/ --html page.html
     """
+    if html is not None and len(sides) != 2:
+        raise UsageError(f"--html shows two evaluations side by side; got {len(sides)}")
     read = read_sides(sides, rule=rule)
     found = compare_all(read, seed=seed)
     noise = {side.name: side.noise for side in read if side.noise}
+    (judged,) = read[0].rules  # one: sides of several are refused
+    score = name_score(rule, judged)
+    if html is not None:
+        page = render_comparison(read[0], read[1], found[0], rule=rule, text=not no_text)
+        write_text(html, page)
 
     def show() -> None:
-        (judged,) = read[0].rules  # one: sides of several are refused
-        score = "EX" if rule == "official" else judged
         family = f"{len(found)} comparison{'s' if len(found) > 1 else ''} in this family"
         for c in found:
             title = f"{c.first} against {c.second} by {judged} ({family})"
-            print_table(("", "value"), _comparison_rows(c, score), title=title, right=(1,))
+            print_table(("", "value"), comparison_rows(c, score), title=title, right=(1,))
         for name, floor in noise.items():
             say(
                 f"{name}: {floor.runs} runs flip {floor.flipped:.1%} of {floor.questions} "
                 f"questions; a delta below {floor.difference:.3f} is within test-retest noise"
             )
 
-    finish("compare", {"rule": rule, "comparisons": found, "noise": noise}, show, json=json)
-
-
-def _comparison_rows(c: Comparison, score: str) -> list[tuple[str, str]]:
-    detectable = "-" if c.detectable is None else f"{c.detectable:.3f}"
-    clustered = f"{c.clustered_low:+.3f} to {c.clustered_high:+.3f}"
-    return [
-        ("questions both scored (left out)", f"{c.questions} ({c.left_out})"),
-        (f"{score} of {c.first}", f"{c.first_score:.3f}"),
-        (f"{score} of {c.second}", f"{c.second_score:.3f}"),
-        ("delta", f"{c.delta:+.3f}"),
-        ("only the first / only the second right", f"{c.only_first} / {c.only_second}"),
-        (f"p ({c.test})", _p(c.p)),
-        ("p after Holm / Benjamini-Hochberg", f"{_p(c.holm)} / {_p(c.benjamini_hochberg)}"),
-        ("bootstrap 95 % of delta, questions", f"{c.low:+.3f} to {c.high:+.3f}"),
-        ("bootstrap 95 % of delta, databases", clustered),
-        ("smallest delta found with power 0.8", detectable),
-    ]
-
-
-def _p(value: float) -> str:
-    return "<0.0001" if value < 0.00005 else f"{value:.4f}"
+    finish(
+        "compare", {"rule": rule, "comparisons": found, "noise": noise}, show, json=json, wrote=html
+    )
 
 
 def card(

@@ -1,6 +1,6 @@
 """An evaluation put together from judged answers: the files and the page it leaves."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -8,14 +8,23 @@ from pathlib import Path
 import msgspec
 
 from envbuild.evaluate.episodes import JudgedEpisode, describe_behaviour, summarize_ledger
-from envbuild.evaluate.statistics import VERDICTS_FILE, score_by, score_group, share_of, size_group
+from envbuild.evaluate.statistics import (
+    RULES,
+    VERDICTS_FILE,
+    Key,
+    Side,
+    score_by,
+    score_group,
+    share_of,
+    size_group,
+)
 from envbuild.io.files import write_bytes
 from envbuild.io.pages import embed_json
 from envbuild.io.pages import render_page as render_template
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.records.corpus import interval, percent
 from envbuild.records.episode import Episode
-from envbuild.records.evaluation import Evaluation, LiteralUse, QuestionVerdict, Rung
+from envbuild.records.evaluation import Comparison, Evaluation, LiteralUse, QuestionVerdict, Rung
 from envbuild.sql.connect import VERSIONS
 from envbuild.sql.verdicts import VERDICTS
 
@@ -162,6 +171,118 @@ def literal_rows(evaluation: Evaluation) -> list[tuple[str, str]]:
         (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else percent(value))
         for name, value in evaluation.literals.items()
     ]
+
+
+def render_comparison(
+    first: Side, second: Side, comparison: Comparison, *, rule: str, text: bool
+) -> str:
+    """One self-contained HTML page of two runs side by side, over the questions both scored.
+
+    Intervals of both and of their difference, endings, and each question whose verdict changed,
+    with an answer of either side. `text`: with the words of questions and SQL.
+    """
+    sides, (judged,) = (first, second), first.rules
+    score = name_score(rule, judged)
+    shared = first.shares.keys() & second.shares.keys()
+    answers = [[v for v in side.verdicts if v.key in shared] for side in sides]
+    groups = []
+    for by, key in GROUPS.items():
+        scores = [{s.name: getattr(s, rule) for s in score_by(a, key, by=by)} for a in answers]
+        names = dict.fromkeys(name for side in scores for name in side)
+        groups.append((by, [(name, [side.get(name) for side in scores]) for name in names]))
+    c = comparison
+    intervals = (
+        ("questions resampled", c.low, c.high),
+        ("databases resampled", c.clustered_low, c.clustered_high),
+    )
+    furthest = max(abs(end) for _, *ends in intervals for end in ends)
+    return render_template(
+        "comparison.html",
+        title=f"{first.name} against {second.name}",
+        names=(first.name, second.name),
+        comparison=comparison,
+        judged=judged,
+        score=score,
+        all=[getattr(score_group(found), rule) for found in answers],
+        groups=[(by, found) for by, found in groups if found],
+        intervals=intervals,
+        reach=next((reach for reach in (0.05, 0.1, 0.2, 0.5) if furthest <= reach), 1.0),
+        endings=_count_both([[v.ended_by for v in found if v.ended_by] for found in answers]),
+        verdicts=_count_both([[getattr(v, rule) for v in found] for found in answers]),
+        rows=comparison_rows(comparison, score),
+        versions=VERSIONS,
+        document=embed_json(list(_changed(first, second, rule=rule, text=text))),
+    )
+
+
+def _count_both(values: Sequence[Sequence[str]]) -> list[list[tuple[str, int]]]:
+    """How often each value stands on either side, in one order for both."""
+    counts = [Counter(side) for side in values]
+    ordered = sum(counts, Counter[str]()).most_common()
+    return [[(name, side[name]) for name, _ in ordered] for side in counts]
+
+
+def _changed(first: Side, second: Side, *, rule: str, text: bool) -> Iterator[dict[str, object]]:
+    """The questions that the sides do not answer alike, those that the second lost before others.
+
+    Of several answers the first that shows the change is taken.
+    """
+    right = RULES[rule]
+    found: list[dict[Key, list[QuestionVerdict]]] = []
+    for side in (first, second):
+        by_question: dict[Key, list[QuestionVerdict]] = defaultdict(list)
+        for verdict in side.verdicts:
+            by_question[verdict.key].append(verdict)
+        found.append(by_question)
+    shared = sorted(first.shares.keys() & second.shares.keys())
+    gain = {key: second.shares[key] - first.shares[key] for key in shared}
+    for key in sorted((key for key in shared if gain[key]), key=lambda key: gain[key] > 0):
+        asked = found[0][key][0]
+        yield {
+            "key": f"{asked.db_id} · {asked.question_id}",
+            "question": asked.question if text else "",
+            "gold_sql": (asked.gold_sql or None) if text else None,
+            "sides": [
+                {
+                    "right": sum(right(v) is True for v in answers[key]),
+                    "of": len(answers[key]),
+                    "verdict": getattr(shown, rule),
+                    "reason": shown.reason if text else "",
+                    "sql": shown.predicted_sql if text and asked.gold_sql else None,
+                }
+                for answers, wanted in zip(found, (gain[key] < 0, gain[key] > 0), strict=True)
+                for shown in [
+                    next((v for v in answers[key] if right(v) is wanted), answers[key][0])
+                ]
+            ],
+        }
+
+
+def name_score(rule: str, judged: str) -> str:
+    """What shares of right answers are called under a rule of `RULES`."""
+    return "EX" if rule == "official" else judged
+
+
+def comparison_rows(c: Comparison, score: str) -> list[tuple[str, str]]:
+    """What was measured of the pair, with its value; `score` is what the shares are called."""
+    detectable = "-" if c.detectable is None else f"{c.detectable:.3f}"
+    clustered = f"{c.clustered_low:+.3f} to {c.clustered_high:+.3f}"
+    return [
+        ("questions both scored (left out)", f"{c.questions} ({c.left_out})"),
+        (f"{score} of {c.first}", f"{c.first_score:.3f}"),
+        (f"{score} of {c.second}", f"{c.second_score:.3f}"),
+        ("delta", f"{c.delta:+.3f}"),
+        ("only the first / only the second right", f"{c.only_first} / {c.only_second}"),
+        (f"p ({c.test})", _p(c.p)),
+        ("p after Holm / Benjamini-Hochberg", f"{_p(c.holm)} / {_p(c.benjamini_hochberg)}"),
+        ("bootstrap 95 % of delta, questions", f"{c.low:+.3f} to {c.high:+.3f}"),
+        ("bootstrap 95 % of delta, databases", clustered),
+        ("smallest delta found with power 0.8", detectable),
+    ]
+
+
+def _p(value: float) -> str:
+    return "<0.0001" if value < 0.00005 else f"{value:.4f}"
 
 
 def write_evaluation(

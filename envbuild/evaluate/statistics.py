@@ -301,6 +301,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict rules its answers were judged by."""
     noise: NoiseFloor | None
     """Test-retest noise; None for one run."""
+    verdicts: list[QuestionVerdict]
+    """Every answer of its runs."""
 
 
 def read_side(text: str, *, rule: str = "official") -> Side:
@@ -318,8 +320,10 @@ def read_side(text: str, *, rule: str = "official") -> Side:
     databases: dict[Key, str] = {}
     runs: list[dict[Key, float]] = []
     rules: set[str] = set()
+    answers: list[QuestionVerdict] = []
     for path in paths:
         verdicts = list(iter_records(_verdicts_file(path), QuestionVerdict))
+        answers += verdicts
         databases.update((v.key, f"{v.corpus}/{v.db_id}") for v in verdicts)
         rules.update(v.official_name if rule == "official" else f"{rule}@1" for v in verdicts)
         runs.append(_means(verdicts, rule=rule))
@@ -337,6 +341,7 @@ def read_side(text: str, *, rule: str = "official") -> Side:
         databases=databases,
         rules=tuple(sorted(rules)),
         noise=noise_floor([[run[key] for key in shared] for run in runs]) if several else None,
+        verdicts=answers,
     )
 
 

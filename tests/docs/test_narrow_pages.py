@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from envbuild.cli.app import app
 from envbuild.testing.server import PolicyServer
 
+PAGES = ["preflight", "evaluation", "comparison", "episodes"]
 CHROMIUM = shutil.which("chromium")
 _LOOK = """<!doctype html><title>unseen</title><iframe id="f" width="400" height="900" src="PAGE">
 </iframe><script>addEventListener("load", () => {
@@ -29,18 +30,23 @@ _LOOK = """<!doctype html><title>unseen</title><iframe id="f" width="400" height
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """preflight.html of the demo; evaluation.html and episodes.html of a noisy policy on it."""
+    """The demo's preflight.html, and every other page of a noisy and a right policy on it."""
     place = tmp_path_factory.mktemp("pages")
     runner, demo = CliRunner(), place / "demo"
-    manifest, episodes = demo / "manifest", place / "noisy"
+    manifest, episodes, right = demo / "manifest", place / "noisy", place / "oracle"
     with PolicyServer(manifest_of(runner, demo)) as base_url:
         for command in (
-            [
-                *("rollout", str(manifest), "--base-url", base_url, "--model", "noisy"),
-                *("--rows", "20", "--episodes", "2", "--out", str(episodes)),
-            ],
+            *(
+                [
+                    *("rollout", str(manifest), "--base-url", base_url, "--model", folder.name),
+                    *("--rows", "20", "--episodes", "2", "--out", str(folder)),
+                ]
+                for folder in (episodes, right)
+            ),
             ["score", str(episodes)],
             ["evaluate", str(episodes), "--html", str(place / "evaluation.html")],
+            ["evaluate", str(right)],
+            ["compare", str(episodes), str(right), "--html", str(place / "comparison.html")],
             ["view", str(episodes), "--html", str(place / "episodes.html")],
         ):
             assert runner.invoke(app, command).exit_code in (0, 1), command
@@ -55,7 +61,7 @@ def manifest_of(runner: CliRunner, demo: Path) -> Path:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 @pytest.mark.parametrize("dark", [True, False])
-@pytest.mark.parametrize("page", ["preflight", "evaluation", "episodes"])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_fits_a_phone(page: str, dark: bool, pages: Path) -> None:
     look = pages / f"look-{page}.html"
     look.write_text(_LOOK.replace("PAGE", f"{page}.html"))
@@ -76,7 +82,7 @@ def test_a_page_fits_a_phone(page: str, dark: bool, pages: Path) -> None:
     assert int(wide) <= int(room) and filled == "true" and cut == ""
 
 
-@pytest.mark.parametrize("page", ["preflight", "evaluation", "episodes"])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_loads_nothing_from_outside(page: str, pages: Path) -> None:
     text = (pages / f"{page}.html").read_text()
     assert re.findall(r"(?:src|href)=[\"']?https?:|url\(\s*[\"']?https?:|@import", text) == []

@@ -147,6 +147,12 @@ def test_commands_from_files_to_page(manifest: Path, tmp_path: Path) -> None:
     compared = runner.invoke(app, ["compare", str(good), str(bad), "--json"])
     assert compared.exit_code == 0, compared.output
     (comparison,) = json.loads(compared.stdout)["comparisons"]
+    for option, told in (((), True), (("--no-text",), False)):
+        arguments = ["compare", str(good), str(bad), "--html", str(page), *option]
+        assert runner.invoke(app, arguments).exit_code == 0
+        lost = page.read_text()
+        assert all((row.gold_sql in lost) == told for row in open_manifest(manifest).rows)
+    assert "got 3" in str(runner.invoke(app, [*arguments, str(good)]).exception)
     assert comparison["left_out"] == 0
     assert comparison["delta"] <= 0
 
