@@ -36,9 +36,9 @@ def join_share(sql: str, schema: Schema) -> float:
     try:
         names = QueryNames(tree, schema)
         joins_of: defaultdict[int, list[exp.Join]] = defaultdict(list)
-        for join in tree.find_all(exp.Join):
+        for join in names.each(exp.Join):
             joins_of[id(join.find_ancestor(exp.Select))].append(join)
-        for select in tree.find_all(exp.Select):
+        for select in names.each(exp.Select):
             # a table-valued function gives rows of one row: nothing to join along
             sources = [s for s in names.sources(select) if not isinstance(s.node.this, exp.Func)]
             joins += max(len(sources) - 1, 0)

@@ -7,7 +7,7 @@ matter: SQLite itself knows those.
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -18,6 +18,7 @@ from envbuild.records.corpus import Column, Schema, Table
 from envbuild.sql.names import fold_name
 
 ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
+E = TypeVar("E", bound=exp.Expr)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +83,16 @@ class QueryNames:
         self._outputs: dict[int, list[SourceColumn] | None] = {}
         self._bases: dict[int, BaseColumn | None] = {}
         self._views: dict[str, Scope | None] = {}
+        self.nodes = tuple(root.walk(bfs=False))
+        """Depth first, without those of views."""
         self._add_scopes(root)
         self._settle_quoted_strings()
+
+    def each(self, *kinds: type[E]) -> Iterator[E]:
+        """Every node of these kinds, depth first."""
+        for node in self.nodes:
+            if isinstance(node, kinds):
+                yield node
 
     def sources(self, select: exp.Expr) -> list[Source]:
         """The FROM sources of a SELECT, in order."""
@@ -193,12 +202,12 @@ class QueryNames:
             inner = self.query_of(node)
             table = self.tables.get(fold_name(node.name)) if inner is None else None
             if table is not None:
-                alone = len(table.primary_key) == 1
-                columns = [
-                    SourceColumn(one.name, one, unique=alone and bool(one.primary_key))
+                key = [one for one in table.columns if one.primary_key]
+                columns = {
+                    fold_name(one.name): SourceColumn(one.name, one, (), key == [one])
                     for one in table.columns
-                ]
-                return Source(alias, node, _by_name(columns), table)
+                }
+                return Source(alias, node, columns, table)
         else:
             inner = self._scopes.get(id(node))
         offered = self.outputs(inner.expression) if inner is not None else None
@@ -242,12 +251,13 @@ class QueryNames:
         """Turns `"text"` that names nothing into the string SQLite takes it for."""
         strings = [
             column
-            for column in self.root.find_all(exp.Column)
+            for column in self.each(exp.Column)
             if column.this.args.get("quoted") and not column.table and not self._is_name(column)
         ]
         for column in strings:
             column.replace(exp.Literal.string(column.name))
         if strings:
+            self.nodes = tuple(self.root.walk(bfs=False))
             self._sources.clear()  # they may hold what is no column
             self._outputs.clear()
 

@@ -4,7 +4,7 @@ undone."""
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import apsw
 from sqlglot import exp
@@ -45,9 +45,6 @@ def compiler_for(schema: Schema) -> Callable[[str], bool]:
 # A gold query as a tree that knows its tables, and the type classes of its columns.
 
 
-E = TypeVar("E", bound=exp.Expr)
-
-
 class GoldTree(QueryNames):
     """A parsed gold query over one schema.
 
@@ -60,14 +57,7 @@ class GoldTree(QueryNames):
             detail = "not a SELECT" if root is not None else "sqlglot cannot read it, or not soon"
             raise GoldError("unparsed_gold", detail)
         super().__init__(root, schema)
-        self.nodes = tuple(root.walk(bfs=False))
         self._kinds: dict[SourceColumn, str] = {}
-
-    def each(self, *kinds: type[E]) -> Iterator[E]:
-        """Every node of these kinds, depth first."""
-        for node in self.nodes:
-            if isinstance(node, kinds):
-                yield node
 
     def column_kind(self, column: SourceColumn) -> str:
         """The type class of a source's column."""
