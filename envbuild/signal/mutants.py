@@ -73,11 +73,11 @@ def _shuffled_sites(tree: GoldTree, seed: int) -> list[tuple[str, list[Edit]]]:
     """Each operator with the places where it fits, both in a drawn order."""
     chance = random.Random(seed)
     drawn = []
-    for operator in OPERATORS:
+    for name, operator in OPERATORS.items():
         sites = list(operator(tree))
         chance.shuffle(sites)
         if sites:
-            drawn.append((operator.__name__, sites))
+            drawn.append((name, sites))
     chance.shuffle(drawn)
     return drawn
 

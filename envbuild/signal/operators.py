@@ -3,7 +3,7 @@
 An operator lists the places where its change fits; an edit builds its text when it is drawn.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -47,10 +47,6 @@ def _exchanged(*pairs: tuple[type[exp.Expr], type[exp.Expr]]) -> Kinds:
     return {one: (other,) for pair in pairs for one, other in (pair, pair[::-1])}
 
 
-_BOUNDS = _exchanged((exp.GT, exp.GTE), (exp.LT, exp.LTE))
-_REVERSED = _exchanged((exp.GT, exp.LT), (exp.GTE, exp.LTE))
-_OPPOSITES = _exchanged((exp.EQ, exp.NEQ))
-_LOOSER: Kinds = {exp.EQ: (exp.GTE, exp.LTE)}
 _CONNECTORS = _exchanged((exp.And, exp.Or))
 
 
@@ -63,7 +59,7 @@ def pred_drop(tree: GoldTree) -> Iterator[Edit]:
     for where in tree.each(exp.Where):
         condition = where.this
         if not isinstance(condition.unnest(), exp.Connector) and not _is_join(tree, condition):
-            yield _clause_gone(where, "where")
+            yield _clause_gone(where)
 
 
 def negate(tree: GoldTree) -> Iterator[Edit]:
@@ -77,30 +73,6 @@ def negate(tree: GoldTree) -> Iterator[Edit]:
             yield _rebuilt(node, lambda it: exp.Not(this=it.copy()))
         else:
             yield _rebuilt(node, lambda it: exp.Not(this=exp.paren(it)))
-
-
-def cmp_bound(tree: GoldTree) -> Iterator[Edit]:
-    """> and >=, < and <= exchanged."""
-    yield from _turned(_BOUNDS, tree.each(*_BOUNDS))
-
-
-def cmp_rev(tree: GoldTree) -> Iterator[Edit]:
-    """> and <, >= and <= exchanged."""
-    yield from _turned(_REVERSED, tree.each(*_REVERSED))
-
-
-def cmp_neq(tree: GoldTree) -> Iterator[Edit]:
-    """= and <> exchanged, join conditions apart."""
-    nodes = (node for node in tree.each(*_OPPOSITES) if not is_join_condition(tree, node))
-    yield from _turned(_OPPOSITES, nodes)
-
-
-def cmp_eq_ge(tree: GoldTree) -> Iterator[Edit]:
-    """= loosened to >= or <= between numbers or dates, join conditions apart."""
-    for node in tree.each(*_LOOSER):
-        kinds = {tree.kind(node.this), tree.kind(node.expression)}
-        if kinds & {"number", "date"} and not is_join_condition(tree, node):
-            yield from _turned(_LOOSER, (node,))
 
 
 def and_or(tree: GoldTree) -> Iterator[Edit]:
@@ -131,12 +103,6 @@ def between(tree: GoldTree) -> Iterator[Edit]:
             yield _rebuilt(node, exclusive)
             yield swap(node, partial(bound, node, exp.GTE, "low"))
             yield swap(node, partial(bound, node, exp.LTE, "high"))
-
-
-def having_drop(tree: GoldTree) -> Iterator[Edit]:
-    """HAVING gone."""
-    for having in tree.each(exp.Having):
-        yield _clause_gone(having, "having")
 
 
 def lit_num(tree: GoldTree) -> Iterator[Edit]:
@@ -171,16 +137,27 @@ def _rebuilt(node: exp.Expr, build: Callable[[Any], exp.Expr]) -> Edit:
     return swap(node, partial(build, node))
 
 
-def _turned(kinds: Kinds, nodes: Iterable[exp.Expr]) -> Iterator[Edit]:
-    """Edits that make two-sided nodes ones of the other kinds, their sides kept."""
-    for node in nodes:
-        for kind in kinds[type(node)]:
-            yield swap(node, partial(same_sides, node, kind))
+def _turning(
+    kinds: Kinds, *, fits: Callable[[GoldTree, exp.Expr], bool] = lambda tree, node: True
+) -> Operator:
+    """The operator that makes two-sided nodes ones of the other kinds, their sides kept."""
+
+    def turned(tree: GoldTree) -> Iterator[Edit]:
+        for node in tree.each(*kinds):
+            for kind in kinds[type(node)] if fits(tree, node) else ():
+                yield swap(node, partial(same_sides, node, kind))
+
+    return turned
 
 
-def _clause_gone(clause: exp.Expr, key: str) -> Edit:
-    assert clause.parent is not None
-    return dropped(clause.parent, key)
+def _can_be_ordered(tree: GoldTree, equality: exp.Expr) -> bool:
+    kinds = {tree.kind(equality.this), tree.kind(equality.expression)}
+    return bool(kinds & {"number", "date"}) and not is_join_condition(tree, equality)
+
+
+def _clause_gone(clause: exp.Expr) -> Edit:
+    assert clause.parent is not None and clause.arg_key is not None
+    return dropped(clause.parent, clause.arg_key)
 
 
 def _is_join(tree: GoldTree, *conditions: exp.Expr) -> bool:
@@ -227,7 +204,7 @@ def _loosened(text: str) -> list[str]:
     return [one for one in changed if one.strip("%_")]
 
 
-def _contains(equality: exp.EQ) -> exp.Expr:
+def _contains(equality: exp.Expr) -> exp.Expr:
     pattern = exp.Literal.string(f"%{equality.expression.this}%")
     return exp.Like(this=equality.this.copy(), expression=pattern)
 
@@ -311,15 +288,15 @@ def arith(tree: GoldTree) -> Iterator[Edit]:
         return type(node)(this=first, expression=second, **flags)
 
     for node in tree.each(*_OTHER_ARITHMETIC):
-        yield from _turned(_OTHER_ARITHMETIC, (node,))
+        for kind in _OTHER_ARITHMETIC[type(node)]:
+            yield swap(node, partial(same_sides, node, kind))
         if isinstance(node, exp.Sub | exp.Div) and not isinstance(node.parent, exp.Binary):
             yield _rebuilt(node, sides_exchanged)
 
 
 def cast_drop(tree: GoldTree) -> Iterator[Edit]:
     """A CAST gone, and with it the division of reals."""
-    for node in tree.each(exp.Cast):
-        yield swap(node, partial(_bracketed, node.this))
+    return (swap(cast, partial(_bracketed, cast.this)) for cast in tree.each(exp.Cast))
 
 
 def window(tree: GoldTree) -> Iterator[Edit]:
@@ -358,31 +335,15 @@ def _columns_counted(tree: GoldTree, count: exp.Expr) -> Iterator[tuple[Source, 
 # Another column, or another table, where one stands.
 
 
-def col_select(tree: GoldTree) -> Iterator[Edit]:
-    """Another column in the output."""
-    yield from _swaps_in(tree, "expressions")
-
-
-def col_where(tree: GoldTree) -> Iterator[Edit]:
-    """Another column in WHERE or HAVING."""
-    yield from _swaps_in(tree, "where")
-    yield from _swaps_in(tree, "having")
-
-
 def col_order(tree: GoldTree) -> Iterator[Edit]:
     """Another column, or output position, in ORDER BY."""
-    yield from _swaps_in(tree, "order")
+    yield from _swapping("order")(tree)
     for ordered in tree.each(exp.Ordered):
         position, query = ordered.this, ordered.find_ancestor(exp.Query)
         if isinstance(position, exp.Literal) and position.is_int and query:
             for number in range(1, len(query.selects) + 1):
                 if str(number) != position.this:
                     yield swap(position, partial(exp.Literal.number, number))
-
-
-def col_window(tree: GoldTree) -> Iterator[Edit]:
-    """Another column inside OVER (…)."""
-    yield from _swaps_in(tree, "window")
 
 
 def group_col(tree: GoldTree) -> Iterator[Edit]:
@@ -407,16 +368,11 @@ def group_drop(tree: GoldTree) -> Iterator[Edit]:
     """One term of GROUP BY gone; a GROUP BY of one term gone."""
     for group in tree.each(exp.Group):
         if len(group.expressions) == 1:
-            yield _clause_gone(group, "group")
+            yield _clause_gone(group)
             continue
         for term in group.expressions:
             if not group_term_is_idle(tree, group, term):
                 yield without(term)
-
-
-def join_key(tree: GoldTree) -> Iterator[Edit]:
-    """Another column in a join's condition."""
-    yield from _swaps_in(tree, "joins")
 
 
 def table_swap(tree: GoldTree) -> Iterator[Edit]:
@@ -445,10 +401,16 @@ def table_swap(tree: GoldTree) -> Iterator[Edit]:
                 yield swap(source.node, partial(_renamed_table, source, table))
 
 
-def _swaps_in(tree: GoldTree, clause: str) -> Iterator[Edit]:
-    for column in tree.each(exp.Column):
-        if not column.is_star and clause_of(column) == clause:
-            yield from column_swaps(tree, column, elsewhere=clause != "joins")
+def _swapping(*clauses: str) -> Operator:
+    """The operator that puts another column where one stands in these clauses."""
+
+    def swapped(tree: GoldTree) -> Iterator[Edit]:
+        for clause in clauses:
+            for column in tree.each(exp.Column):
+                if not column.is_star and clause_of(column) == clause:
+                    yield from column_swaps(tree, column, elsewhere=clause != "joins")
+
+    return swapped
 
 
 def _asked_of(tree: GoldTree, select: exp.Select, source: Source) -> set[str] | None:
@@ -496,7 +458,7 @@ def order_drop(tree: GoldTree) -> Iterator[Edit]:
         if not order.expressions or not _order_counts(order):
             continue
         if not isinstance(order.parent, exp.Window):
-            yield _clause_gone(order, "order")
+            yield _clause_gone(order)
         if len(order.expressions) > 1:
             for term in order.expressions:
                 yield without(term)
@@ -514,7 +476,7 @@ def limit(tree: GoldTree) -> Iterator[Edit]:
         if node.parent is not None and not node.parent.args.get("offset"):
             yield dropped(node.parent, "limit")
     for offset in tree.each(exp.Offset):
-        yield _clause_gone(offset, "offset")
+        yield _clause_gone(offset)
 
 
 def join_side(tree: GoldTree) -> Iterator[Edit]:
@@ -571,12 +533,29 @@ def _order_counts(order: exp.Expr | None) -> bool:
     return bool(query.args.get("limit")) or not is_nested(query)
 
 
-# The operators of `signal@1`, in order; a function's name is the operator's name.
+def _is_no_join(tree: GoldTree, comparison: exp.Expr) -> bool:
+    return not is_join_condition(tree, comparison)
 
-OPERATORS: tuple[Operator, ...] = (
-    *(pred_drop, negate, cmp_bound, cmp_rev, cmp_neq, cmp_eq_ge, and_or, between),
-    *(lit_num, lit_str, col_select, col_where, col_order, col_window),
-    *(group_col, group_drop, having_drop, agg, count_col, count_distinct, distinct),
-    *(order_dir, order_drop, limit, join_side, join_key, table_swap),
-    *(set_op, set_side, arith, cast_drop, window),
-)
+
+def _by_name(*operators: Operator) -> dict[str, Operator]:
+    return {operator.__name__: operator for operator in operators}
+
+
+OPERATORS: dict[str, Operator] = {
+    **_by_name(pred_drop, negate),
+    "cmp_bound": _turning(_exchanged((exp.GT, exp.GTE), (exp.LT, exp.LTE))),
+    "cmp_rev": _turning(_exchanged((exp.GT, exp.LT), (exp.GTE, exp.LTE))),
+    "cmp_neq": _turning(_exchanged((exp.EQ, exp.NEQ)), fits=_is_no_join),
+    "cmp_eq_ge": _turning({exp.EQ: (exp.GTE, exp.LTE)}, fits=_can_be_ordered),
+    **_by_name(and_or, between, lit_num, lit_str),
+    "col_select": _swapping("expressions"),
+    "col_where": _swapping("where", "having"),
+    "col_order": col_order,
+    "col_window": _swapping("window"),
+    **_by_name(group_col, group_drop),
+    "having_drop": lambda tree: map(_clause_gone, tree.each(exp.Having)),
+    **_by_name(agg, count_col, count_distinct, distinct, order_dir, order_drop, limit, join_side),
+    "join_key": _swapping("joins"),
+    **_by_name(table_swap, set_op, set_side, arith, cast_drop, window),
+}
+"""The operators of `signal@1` by name, in order."""

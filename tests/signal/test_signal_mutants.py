@@ -19,7 +19,6 @@ from envbuild.sql.execution.session import Session
 from tests.shared import shared_data
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mutants"
-BY_NAME = {operator.__name__: operator for operator in OPERATORS}
 BLOCKS = [
     pytest.param(path.stem, block.splitlines(), id=f"{path.stem}-{number}")
     for path in sorted(GOLDEN.glob("*.sql"))
@@ -40,14 +39,14 @@ def golden_compiler() -> Callable[[str], bool]:
 
 
 def test_every_operator_has_golden_pairs() -> None:
-    assert {path.stem for path in GOLDEN.glob("*.sql")} == set(BY_NAME)
+    assert {path.stem for path in GOLDEN.glob("*.sql")} == set(OPERATORS)
 
 
 @pytest.mark.parametrize(("name", "lines"), BLOCKS)
 def test_an_operator_makes_its_mutants_and_they_compile(name: str, lines: list[str]) -> None:
     tree = GoldTree(lines[0], golden_schema())
     before = render(tree.root)
-    assert [edit.render(tree.root) for edit in BY_NAME[name](tree)] == lines[1:]
+    assert [edit.render(tree.root) for edit in OPERATORS[name](tree)] == lines[1:]
     assert render(tree.root) == before, "an edit was not undone"
     assert all(golden_compiler()(sql) for sql in (before, *lines[1:]))
 
