@@ -25,7 +25,7 @@ from envbuild.sql.files.inspect import KeyState, find_undecodable
 from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.names import fold_name
 from envbuild.sql.tokens import iter_code, unquote
-from envbuild.sql.verdicts import close_rows, equal_bag_within
+from envbuild.sql.verdicts import close_rows, equal_bag
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -342,7 +342,7 @@ def agrees(rows: Rows, stored: Rows) -> bool:
     ORDER BY ties make a prefix a matter of chance.
     """
     if len(stored) == len(rows):
-        return equal_bag_within(rows, stored, 0.0)
+        return equal_bag(rows, stored, tolerance=0.0)
     if len(stored) < STORED_ROWS or len(rows) < len(stored):
         return False
     ours, theirs = Counter(rows), Counter(stored)
@@ -484,7 +484,7 @@ def _may_follow_row_order(gold: GoldSubject) -> bool:
 
 
 def _other_order(gold: GoldSubject, one: QueryResult, other: QueryResult, change: str) -> Found:
-    if equal_bag_within(one.rows, other.rows, 0.0):
+    if equal_bag(one.rows, other.rows, tolerance=0.0):
         message = "the last digits of a float change with the order of summing"
         return Found(message, severity=Severity.NOTE)
     return Found(f"{change} give another result")

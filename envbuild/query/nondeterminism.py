@@ -22,7 +22,7 @@ from envbuild.records.execution import Limits, QueryResult, Row, Rows, Value
 from envbuild.sql.connect import Connection, iter_rows, open_read_only, quote_name, read_only_uri
 from envbuild.sql.execution.session import DEFAULT_LIMITS, Session
 from envbuild.sql.names import fold_name
-from envbuild.sql.verdicts import equal_bag, equal_bag_within
+from envbuild.sql.verdicts import equal_bag
 
 # Ties at a LIMIT, which keeps whichever row SQLite met first. Ordering tied rows by all result
 # columns, once upwards and once downwards, keeps the first and the last of them: where the two
@@ -310,10 +310,7 @@ class ReorderedSession:
         first = self.run_in(ROW_ORDERS[0], sql)
         others = (self.run_in(order, sql) for order in ROW_ORDERS[1:] if first.ok)
         return any(
-            other.ok
-            and not equal_bag(other.rows, first.rows)
-            and not equal_bag_within(first.rows, other.rows, 0.0)
-            for other in others
+            other.ok and not equal_bag(first.rows, other.rows, tolerance=0.0) for other in others
         )
 
     def close(self) -> None:

@@ -156,41 +156,17 @@ def without_distinct(sql: str) -> str:
 
 # Row equality where numbers may differ a little; used only when a tolerance is asked for.
 #
-# Closeness is not transitive, so multisets are compared by a one-to-one matching, not by sorting.
-# Rows are first parted where no two of them can be close: by every cell that is no number, and by
-# gaps in each column's numbers. What is left to match is then a few rows at a time.
+# Closeness is not transitive, so multisets are compared by a one-to-one matching, not by sorting
+# alone. Rows are first parted by every cell that is no number.
 
 
 RELATIVE = 1e-9
 """Relative difference that any tolerance allows: another engine version's last digits."""
 PAIRS = 4_000_000
-"""Pairs of rows that one matching may look at: some seconds. A group of rows that has more,
-and whose sorted rows are not close one by one, is called different."""
-_FEW_PAIRS = 100
+"""Pairs of rows that one matching may look at: some seconds. Rows that have more, and are not close
+one by one when they are sorted, are called different."""
 _REACH = 1.01
 """How far apart close numbers lie on the scale of `_scaled`: 1, and its rounding."""
-
-
-def equal_list_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
-    """Close row by row, in order."""
-    return len(predicted) == len(gold) and all(
-        close_rows(a, b, tolerance) for a, b in zip(predicted, gold, strict=True)
-    )
-
-
-def equal_set_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
-    """Every row of either side has a close one on the other."""
-    return all(
-        _cover_each_other(ours, theirs, tolerance)
-        for ours, theirs in _groups(set(predicted), set(gold), tolerance)
-    )
-
-
-def equal_bag_within(predicted: Rows, gold: Rows, tolerance: float) -> bool:
-    """The rows can be paired off one to one, each pair close."""
-    return len(predicted) == len(gold) and all(
-        _pair_off(ours, theirs, tolerance) for ours, theirs in _groups(predicted, gold, tolerance)
-    )
 
 
 def close_rows(a: Row, b: Row, tolerance: float) -> bool:
@@ -201,31 +177,59 @@ def close_rows(a: Row, b: Row, tolerance: float) -> bool:
 def _close(a: Value, b: Value, tolerance: float) -> bool:
     if a == b:
         return True
-    if not isinstance(a, int | float) or not isinstance(b, int | float):
-        return False
-    if not isinstance(a, float) and not isinstance(b, float):
+    numbers = isinstance(a, int | float) and isinstance(b, int | float)
+    if not numbers or not (isinstance(a, float) or isinstance(b, float)):
         return False
     return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=tolerance)
 
 
-def _groups(
-    ours: Iterable[Row], theirs: Iterable[Row], tolerance: float
-) -> Iterator[tuple[list[Row], list[Row]]]:
-    """Both sides' rows, their numbers alone, by groups of which no two hold rows that are close."""
+def _all_matched(
+    predicted: Iterable[Row], gold: Iterable[Row], tolerance: float, *, one_to_one: bool
+) -> bool:
+    """Each row of either side has a close one on the other; `one_to_one`: of its own."""
     kinds: dict[Hashable, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for side, rows in enumerate((ours, theirs)):
+    for side, rows in enumerate((predicted, gold)):
         for row in rows:  # every cell that is no number must agree exactly
             kind = tuple("#" if _is_number(cell) else (cell,) for cell in row)
-            kinds[kind][side].append(tuple(filter(_is_number, row)))
-    for mine, others in kinds.values():
-        if not mine or not others or not mine[0]:
-            yield mine, others
-            continue
-        groups: dict[int, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-        labels = _labels(_scaled([*mine, *others], tolerance)).tolist()
-        for place, (label, row) in enumerate(zip(labels, [*mine, *others], strict=True)):
-            groups[label][place >= len(mine)].append(row)
-        yield from groups.values()
+            # a number for all, so that no row is left empty
+            kinds[kind][side].append((0, *filter(_is_number, row)))
+    return all(_matched(*sides, tolerance, one_to_one) for sides in kinds.values())
+
+
+def _matched(ours: list[Row], theirs: list[Row], tolerance: float, one_to_one: bool) -> bool:
+    if not ours or not theirs or (one_to_one and len(ours) != len(theirs)):
+        return False
+    together = zip(sorted(ours), sorted(theirs), strict=False)
+    if len(ours) == len(theirs) and all(close_rows(a, b, tolerance) for a, b in together):
+        return True
+    pairs = _close_pairs(ours, theirs, tolerance)
+    if {len({a for a, _ in pairs}) - len(ours), len({b for _, b in pairs}) - len(theirs)} != {0}:
+        return False
+    if not one_to_one:
+        return True
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    ones = np.ones(len(pairs), bool)
+    graph = csr_array((ones, tuple(zip(*pairs, strict=True))), shape=(len(ours), len(theirs)))
+    return bool((maximum_bipartite_matching(graph, perm_type="column") >= 0).all())
+
+
+def _close_pairs(ours: list[Row], theirs: list[Row], tolerance: float) -> list[tuple[int, int]]:
+    """Places in both lists of the rows close to each other; none where they are more than PAIRS."""
+    # here: SciPy takes a while to import, and next to no comparison comes this far
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(_scaled(theirs, tolerance), balanced_tree=False)
+    points = _scaled(ours, tolerance)
+    if tree.query_ball_point(points, _REACH, p=np.inf, return_length=True).sum() > PAIRS:
+        return []
+    return [
+        (place, other)
+        for place, others in enumerate(tree.query_ball_point(points, _REACH, p=np.inf))
+        for other in others
+        if close_rows(ours[place], theirs[other], tolerance)
+    ]
 
 
 def _is_number(cell: Value) -> bool:
@@ -246,60 +250,6 @@ def _scaled(rows: Sequence[Row], tolerance: float) -> NDArray[np.float64]:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         far = np.sign(numbers) * (1 + np.log(size / edge)) / RELATIVE
         return np.where(size <= edge, numbers / tolerance, far)
-
-
-def _labels(scaled: NDArray[np.float64]) -> NDArray[np.int64]:
-    """For each row the number of its group: rows of different groups are not close."""
-    labels = np.zeros(len(scaled), np.int64)
-    for column in scaled.T:
-        order = np.argsort(column, kind="stable")
-        parts = np.empty(len(column), np.int64)
-        parts[order] = np.concatenate(([0], np.cumsum(np.diff(column[order]) > _REACH)))
-        labels = np.unique(labels * (parts.max() + 1) + parts, return_inverse=True)[1]
-    return labels
-
-
-def _pair_off(ours: list[Row], theirs: list[Row], tolerance: float) -> bool:
-    """A perfect matching exists: sorted pairs first, a matching where they do not do."""
-    if len(ours) != len(theirs):
-        return False
-    together = zip(sorted(ours), sorted(theirs), strict=True)
-    if all(close_rows(a, b, tolerance) for a, b in together):
-        return True
-    if not (pairs := _close_pairs(ours, theirs, tolerance)):
-        return False
-    # Here: SciPy takes a while to import, and next to no comparison comes this far.
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_bipartite_matching
-
-    ones = np.ones(len(pairs), bool)
-    graph = csr_array((ones, tuple(zip(*pairs, strict=True))), shape=(len(ours), len(theirs)))
-    return bool((maximum_bipartite_matching(graph, perm_type="column") >= 0).all())
-
-
-def _cover_each_other(ours: list[Row], theirs: list[Row], tolerance: float) -> bool:
-    pairs = _close_pairs(ours, theirs, tolerance)
-    return (len({a for a, _ in pairs}), len({b for _, b in pairs})) == (len(ours), len(theirs))
-
-
-def _close_pairs(ours: list[Row], theirs: list[Row], tolerance: float) -> list[tuple[int, int]]:
-    """Places in both lists of the rows close to each other; none where they are more than PAIRS."""
-    if len(ours) * len(theirs) <= _FEW_PAIRS or not ours[0]:
-        near: Iterable[Iterable[int]] = [range(len(theirs))] * len(ours)
-    else:
-        from scipy.spatial import cKDTree
-
-        tree = cKDTree(_scaled(theirs, tolerance), balanced_tree=False)
-        points = _scaled(ours, tolerance)
-        if tree.query_ball_point(points, _REACH, p=np.inf, return_length=True).sum() > PAIRS:
-            return []
-        near = tree.query_ball_point(points, _REACH, p=np.inf)
-    return [
-        (place, other)
-        for place, others in enumerate(near)
-        for other in others
-        if close_rows(ours[place], theirs[other], tolerance)
-    ]
 
 
 # Named, versioned comparisons of a predicted result with its gold (CONTRACT 8).
@@ -391,9 +341,9 @@ def equal_official(
     predicted: Rows, gold: Rows, ordered: bool = False, tolerance: float | None = None
 ) -> bool:
     """BIRD's rule: equal as sets of rows; duplicates and order do not count."""
-    if tolerance is not None:
-        return equal_set_within(predicted, gold, tolerance)
-    return predicted == gold or set(predicted) == set(gold)
+    if predicted == gold or (ours := set(predicted)) == (theirs := set(gold)):
+        return True
+    return tolerance is not None and _all_matched(ours, theirs, tolerance, one_to_one=False)
 
 
 def equal_bag(
@@ -402,9 +352,9 @@ def equal_bag(
     """Equal as multisets of rows: every row as often, in any order."""
     if len(predicted) != len(gold):
         return False
-    if tolerance is not None:
-        return equal_bag_within(predicted, gold, tolerance)
-    return predicted == gold or Counter(predicted) == Counter(gold)
+    if predicted == gold or Counter(predicted) == Counter(gold):
+        return True
+    return tolerance is not None and _all_matched(predicted, gold, tolerance, one_to_one=True)
 
 
 def equal_ordered(
@@ -419,9 +369,11 @@ def equal_strict(
     predicted: Rows, gold: Rows, ordered: bool = False, tolerance: float | None = None
 ) -> bool:
     """The same rows, in the same order, as often."""
-    if tolerance is not None:
-        return equal_list_within(predicted, gold, tolerance)
-    return predicted == gold
+    if predicted == gold or tolerance is None:
+        return predicted == gold
+    return len(predicted) == len(gold) and all(
+        close_rows(a, b, tolerance) for a, b in zip(predicted, gold, strict=True)
+    )
 
 
 def equal_testsuite(
@@ -430,7 +382,7 @@ def equal_testsuite(
     """Spider's test-suite rule: some order of the columns makes the results equal.
 
     Multisets, or lists where the gold's order matters. Its treatment of DISTINCT concerns the
-    SQL, not the rows: `testsuite.without_distinct`. A tolerance is not part of the rule.
+    SQL, not the rows: `without_distinct`. A tolerance is not part of the rule.
     """
     if tolerance is not None:
         raise ValueError("testsuite@1 compares exactly: it takes no tolerance")

@@ -17,9 +17,9 @@ from envbuild.sql.from_names import order_matters
 from envbuild.sql.verdicts import (
     VERDICTS,
     close_rows,
-    equal_bag_within,
+    equal_bag,
+    equal_official,
     equal_permuted,
-    equal_set_within,
     is_wide,
     judge,
     without_distinct,
@@ -132,8 +132,8 @@ def test_tolerance_against_trying_every_pairing() -> None:
             for order in itertools.permutations(range(length))
         )
         covered = all(map(any, close)) and all(map(any, zip(*close, strict=True)))
-        assert equal_bag_within(tuple(moved), tuple(gold), 0.1) is paired
-        assert equal_set_within(tuple(moved), tuple(gold), 0.1) is covered
+        assert equal_bag(tuple(moved), tuple(gold), tolerance=0.1) is paired
+        assert equal_official(tuple(moved), tuple(gold), tolerance=0.1) is covered
         found[paired] += 1
     assert min(found.values()) > 500
 
@@ -143,8 +143,8 @@ def nudged(cell: Value, chance: random.Random) -> Value:
 
 
 def test_tolerance_beside_numbers_that_sqlite_cannot_hold() -> None:
-    assert equal_bag_within(((10**400, 0.1),), ((10**400, 0.1 + 1e-12),), 0.0)
-    assert not equal_bag_within(((10**400,),), ((10**400 + 1,),), 0.0)
+    assert equal_bag(((10**400, 0.1),), ((10**400, 0.1 + 1e-12),), tolerance=0.0)
+    assert not equal_bag(((10**400,),), ((10**400 + 1,),), tolerance=0.0)
 
 
 def test_tolerance_over_many_close_rows() -> None:
@@ -152,13 +152,13 @@ def test_tolerance_over_many_close_rows() -> None:
     one, other = (
         tuple((0.1 + chance.random() * 1e-11, n) for n in range(30_000)) for _ in range(2)
     )
-    assert equal_bag_within(one, other[::-1], 0.0)
-    assert equal_set_within(one, other[::-1], 0.0)
-    assert not equal_bag_within(one, ((0.2, 0), *other[1:]), 0.0)
+    assert equal_bag(one, other[::-1], tolerance=0.0)
+    assert equal_official(one, other[::-1], tolerance=0.0)
+    assert not equal_bag(one, ((0.2, 0), *other[1:]), tolerance=0.0)
     chain = tuple((n / 10,) for n in range(30_000))  # one group, since each is close to the next
-    assert equal_bag_within(chain, (*chain[1:], (3_000.0,)), 0.11)
-    assert not equal_bag_within(chain, (*chain[2:], (3_000.0,), (3_000.0,)), 0.11)
-    assert equal_set_within(chain, chain[1:], 0.11)
+    assert equal_bag(chain, (*chain[1:], (3_000.0,)), tolerance=0.11)
+    assert not equal_bag(chain, (*chain[2:], (3_000.0,), (3_000.0,)), tolerance=0.11)
+    assert equal_official(chain, chain[1:], tolerance=0.11)
 
 
 def test_wide_results_are_compared_by_digest() -> None:
