@@ -526,7 +526,7 @@ def _query_rows(
 
 def _tables_named(sql: str, database: SampleDatabase) -> list[str]:
     """The database's tables whose names stand in `sql`, in declared order."""
-    words = {fold_name(unquote(sql[start:end])) for _, start, end in iter_code(sql)}
+    words = {fold_name(unquote(token.text)) for token in iter_code(sql)}
     return [table.name for table in database.tables if fold_name(table.name) in words]
 
 

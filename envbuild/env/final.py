@@ -97,6 +97,6 @@ def _starts_statement(text: str) -> bool:
 def _to_its_end(text: str) -> str:
     """The statement up to the semicolon that no other statement follows."""
     for token in iter_code(text):
-        if text[token.start] == ";" and not _starts_statement(text[token.end :]):
+        if token.text == ";" and not _starts_statement(text[token.end :]):
             return text[: token.end].strip()
     return text.strip()

@@ -38,7 +38,7 @@ def normalised(sql: str) -> tuple[str, ...]:
 
     Blanks inside a literal or a quoted name are part of it and count.
     """
-    tokens = [sql[token.start : token.end] for token in iter_code(sql)]
+    tokens = [token.text for token in iter_code(sql)]
     while tokens and tokens[-1] == ";":
         tokens.pop()
     return tuple(tokens)

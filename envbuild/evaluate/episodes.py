@@ -355,7 +355,7 @@ def summarize_ledger(ledger: Sequence[LiteralUse]) -> dict[str, float | int | No
 def _string_spans(sql: str, *, quoted: frozenset[str] | None) -> Iterator[tuple[int, int, str]]:
     """(start, end, unquoted text) of each string; `"…"` counts if in `quoted` or that is None."""
     for token in iter_tokens(sql):
-        written = sql[token.start : token.end]
+        written = token.text
         named = token.kind is Kind.QUOTED and written[0] == '"'
         if token.kind is Kind.STRING or (named and (quoted is None or written in quoted)):
             mark = written[0]

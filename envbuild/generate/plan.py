@@ -175,15 +175,14 @@ def _label_of(columns: Sequence[Column]) -> int | None:
 def iter_checks(ddl: str) -> Iterator[str]:
     """The expressions of a CREATE TABLE's CHECK constraints."""
     start, depth, check = 0, 0, False
-    for _, begin, end in iter_code(ddl):
-        text = ddl[begin:end]
+    for _, text, begin in iter_code(ddl):
         if start:
             depth += (text == "(") - (text == ")")
             if not depth:
                 yield ddl[start:begin]
                 start = 0
         elif check and text == "(":
-            start, depth = end, 1
+            start, depth = begin + 1, 1
         check = text.upper() == "CHECK"
 
 

@@ -200,11 +200,11 @@ def _counts_in_another_dialect(text: str) -> bool:
     if created_table(text) is None:
         return False
     before = ""
-    for kind, start, end in iter_code(text):
+    for kind, word, _ in iter_code(text):
         is_word = kind is Kind.WORD and before not in ("(", ",")  # there a column's name stands
-        if is_word and _COUNTS.fullmatch(text, start, end):
+        if is_word and _COUNTS.fullmatch(word):
             return True
-        before = text[start:end]
+        before = word
     return False
 
 
@@ -223,15 +223,14 @@ def created_table(text: str) -> str | None:
 
 
 def _words(text: str) -> Iterator[str]:
-    for _, start, end in iter_code(text):
-        yield text[start:end]
+    return (token.text for token in iter_code(text))
 
 
 def _end_of_columns(text: str) -> int | None:
     """Where the column list's closing parenthesis stands."""
     depth = 0
-    for kind, start, end in iter_code(text):
-        if kind is Kind.OPERATOR and (word := text[start:end]) in ("(", ")"):
+    for kind, word, start in iter_code(text):
+        if kind is Kind.OPERATOR and word in ("(", ")"):
             depth += 1 if word == "(" else -1
             if depth == 0:
                 return start

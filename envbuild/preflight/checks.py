@@ -452,7 +452,7 @@ def number_as_text(gold: GoldSubject) -> Iterator[Found]:
     """Numbers stored as text are compared as text: read as numbers, they give another answer."""
     database = gold.database
     columns = database.number_columns
-    texts = [unquote(gold.sql[start:end]) for _, start, end in iter_code(gold.sql)]
+    texts = [unquote(token.text) for token in iter_code(gold.sql)]
     folded = {fold_name(text) for text in texts}
     if not gold.repeats or not folded & named_columns(columns):
         return

@@ -185,10 +185,8 @@ class GoldSubject:
     @cached_property
     def words(self) -> frozenset[str]:
         """The bare words of the query, in lower case: keywords, functions, unquoted names."""
-        folded = self.sql.lower()
-        return frozenset(
-            folded[start:end] for kind, start, end in iter_code(folded) if kind is Kind.WORD
-        )
+        tokens = iter_code(self.sql.lower())
+        return frozenset(token.text for token in tokens if token.kind is Kind.WORD)
 
     @cached_property
     def clock_effect(self) -> ClockEffect:

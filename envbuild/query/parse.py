@@ -47,8 +47,8 @@ def count_doublings(sql: str) -> int:
     bare = deepest = depth = 0
     brackets: list[bool] = []  # for each open bracket: does a type's name open it?
     before, waits = "", False
-    for kind, start, end in iter_code(sql):
-        text = sql[start:end].lower() if kind in (Kind.WORD, Kind.OPERATOR) else ""
+    for kind, written, _ in iter_code(sql):
+        text = written.lower() if kind in (Kind.WORD, Kind.OPERATOR) else ""
         if text == "join":
             bare += waits
             waits = True

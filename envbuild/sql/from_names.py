@@ -7,10 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 from envbuild.sql.names import ALWAYS, fold_name, is_keyword_here
 from envbuild.sql.tokens import (
     Kind,
-    Lexeme,
+    Token,
     closing_brackets,
     iter_code,
-    lexemes,
     type_places,
     unquote,
 )
@@ -25,12 +24,12 @@ _VALUES = frozenset(("end", "null", "true", "false"))
 """Keywords that end an operand, so that a name behind them is an alias."""
 
 
-def literal_places(code: list[Lexeme], identifiers: frozenset[str]) -> frozenset[int]:
+def literal_places(code: list[Token], identifiers: frozenset[str]) -> frozenset[int]:
     """Positions of the double-quoted tokens that are strings in a database of these names."""
     quoted = [
         place
-        for place, lexeme in enumerate(code)
-        if lexeme.kind is Kind.QUOTED and lexeme.text[0] == '"'
+        for place, token in enumerate(code)
+        if token.kind is Kind.QUOTED and token.text[0] == '"'
     ]
     if not quoted:
         return frozenset()
@@ -45,50 +44,50 @@ def literal_places(code: list[Lexeme], identifiers: frozenset[str]) -> frozenset
     )
 
 
-def _must_be_a_name(code: list[Lexeme], place: int) -> bool:
+def _must_be_a_name(code: list[Token], place: int) -> bool:
     """Beside a dot, before a bracket, behind AS or FROM, or where only an alias can stand."""
     before = code[place - 1].text.lower() if place else ""
     after = code[place + 1].text if place + 1 < len(code) else ""
     return after in (".", "(") or before == "." or before in _NAME_FOLLOWS or _is_alias(code, place)
 
 
-def _is_alias(code: list[Lexeme], place: int) -> bool:
+def _is_alias(code: list[Token], place: int) -> bool:
     """A name right behind AS or behind a finished operand: nothing else can stand there."""
     if not place:
         return False
-    lexeme = code[place - 1]
-    word = lexeme.text.lower()
-    if lexeme.kind is Kind.WORD:
+    token = code[place - 1]
+    word = token.text.lower()
+    if token.kind is Kind.WORD:
         return word == "as" or word in _VALUES or word not in ALWAYS
-    return word == ")" or lexeme.kind not in (Kind.OPERATOR, Kind.ILLEGAL)
+    return word == ")" or token.kind not in (Kind.OPERATOR, Kind.ILLEGAL)
 
 
-def _defined_names(code: list[Lexeme]) -> Iterator[str]:
+def _defined_names(code: list[Token]) -> Iterator[str]:
     """Names the query itself defines: aliases, CTEs, their columns, windows; folded."""
     types = type_places(code)
     for opening, close in closing_brackets(code).items():
         columns = code[opening + 1 : close]  # a CTE's, if its body follows
-        if opens_body(code, close + 1) and "(" not in (lexeme.text for lexeme in columns):
+        if opens_body(code, close + 1) and "(" not in (token.text for token in columns):
             yield from (fold_name(unquote(c.text)) for c in columns if c.kind is not Kind.OPERATOR)
-    for place, lexeme in enumerate(code):
+    for place, token in enumerate(code):
         if (
             _can_name(code, place)
             and place not in types
             and (_is_alias(code, place) or opens_body(code, place + 1))
         ):
-            yield fold_name(unquote(lexeme.text))
+            yield fold_name(unquote(token.text))
 
 
-def _can_name(code: list[Lexeme], place: int) -> bool:
+def _can_name(code: list[Token], place: int) -> bool:
     kind = code[place].kind
     if kind is Kind.WORD:
         return not is_keyword_here(code, place)
     return kind is Kind.QUOTED or kind is Kind.STRING
 
 
-def opens_body(code: list[Lexeme], place: int) -> bool:
+def opens_body(code: list[Token], place: int) -> bool:
     """`AS (`, `AS MATERIALIZED (` or `AS NOT MATERIALIZED (` starts at `place`: a CTE or window."""
-    words = [lexeme.text.lower() for lexeme in code[place : place + 3]]
+    words = [token.text.lower() for token in code[place : place + 3]]
     return words[:2] == ["as", "("] or words in _OPEN_BODY
 
 
@@ -139,11 +138,11 @@ def oversized_views(views: Mapping[str, str]) -> frozenset[str]:
 
 def iter_from_names(sql: str) -> Iterator[str]:
     """The folded names behind FROM, JOIN and a FROM clause's commas; a schema's name is dropped."""
-    code = lexemes(sql)
+    code = list(iter_code(sql))
     in_from = [False]  # for each open bracket: is this a FROM clause?
     expected = False  # a table may stand here
-    for place, lexeme in enumerate(code):
-        word = lexeme.text.lower()
+    for place, token in enumerate(code):
+        word = token.text.lower()
         if word == "(":
             in_from.append(expected)
         elif word == ")":
@@ -155,28 +154,28 @@ def iter_from_names(sql: str) -> Iterator[str]:
             expected = in_from[-1]
         elif word in _ENDS_FROM or word == "select":
             in_from[-1], expected = False, False
-        elif expected and lexeme.kind in (Kind.WORD, Kind.QUOTED, Kind.STRING):
+        elif expected and token.kind in (Kind.WORD, Kind.QUOTED, Kind.STRING):
             following = code[place + 1].text if place + 1 < len(code) else ""
             if following != ".":
                 expected = False
                 if following != "(":
-                    yield fold_name(unquote(lexeme.text))
+                    yield fold_name(unquote(token.text))
         elif word != ".":
             expected = False
 
 
-def cte_places(code: list[Lexeme]) -> frozenset[int]:
+def cte_places(code: list[Token]) -> frozenset[int]:
     """Positions of the names of the query's CTEs (and windows), wherever they are defined."""
     closing = closing_brackets(code)
     names = (Kind.WORD, Kind.QUOTED, Kind.STRING)
     return frozenset(
         place
-        for place, lexeme in enumerate(code)
-        if lexeme.kind in names and opens_body(code, closing.get(place + 1, place) + 1)
+        for place, token in enumerate(code)
+        if token.kind in names and opens_body(code, closing.get(place + 1, place) + 1)
     )
 
 
-def cte_names(code: list[Lexeme]) -> frozenset[str]:
+def cte_names(code: list[Token]) -> frozenset[str]:
     """Folded names of the query's CTEs (and windows), wherever they are defined."""
     return frozenset(fold_name(unquote(code[place].text)) for place in cte_places(code))
 
@@ -190,8 +189,7 @@ def order_matters(sql: str) -> bool:
     Inner ones (subqueries, CTEs, windows, aggregates) always stand in parentheses.
     """
     depth, after_order = 0, False
-    for kind, start, end in iter_code(sql):
-        text = sql[start:end]
+    for kind, text, _ in iter_code(sql):
         if kind is Kind.OPERATOR:
             depth += (text == "(") - (text == ")")
         if kind is Kind.WORD and depth == 0:

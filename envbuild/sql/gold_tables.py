@@ -17,7 +17,7 @@ import msgspec
 from envbuild.errors import GoldError
 from envbuild.sql.from_names import cte_names, iter_from_names
 from envbuild.sql.names import declared_spelling, fold_name
-from envbuild.sql.tokens import lexemes, split_statements
+from envbuild.sql.tokens import iter_code, split_statements
 
 _NAMES = "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('table', 'view')"
 _ROOTS = "SELECT rootpage, tbl_name FROM sqlite_schema WHERE rootpage > 0"
@@ -126,7 +126,7 @@ class GoldTableReader:
             self._add_silent(text, texts, views, unsure)
         unsure -= tables
         if unsure and any("with" in text.lower() for text in texts):
-            ctes = frozenset[str]().union(*(cte_names(lexemes(text)) for text in texts))
+            ctes = frozenset[str]().union(*(cte_names(list(iter_code(text))) for text in texts))
             doubtful = {name for name in unsure if fold_name(name) in ctes}
             unsure -= doubtful
             tables |= doubtful & self._opened(program) if doubtful else set()

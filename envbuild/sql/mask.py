@@ -23,8 +23,8 @@ from envbuild.sql.tokens import (
     VARIABLE,
     WORD,
     Kind,
-    Lexeme,
-    lexemes,
+    Token,
+    iter_code,
     type_places,
 )
 
@@ -63,7 +63,7 @@ def mask_sql(
     is_skeleton = mode is MaskMode.SKELETON
     types, strings, names = frozenset[int](), frozenset[int](), frozenset[int]()
     if is_skeleton or "cast" in sql.lower() or (identifiers is not None and '"' in sql):
-        code = lexemes(sql)
+        code = list(iter_code(sql))
         type_words = type_places(code)
         types = frozenset(code[place].start for place in type_words)
         if identifiers is not None:
@@ -102,7 +102,7 @@ def _pieces(*, words_apart: bool) -> re.Pattern[str]:
     )
 
 
-def _is_identifier(code: list[Lexeme], place: int, ctes: frozenset[int]) -> bool:
+def _is_identifier(code: list[Token], place: int, ctes: frozenset[int]) -> bool:
     """A quoted name, or a bare word that is neither a keyword nor a function's name."""
     kind = code[place].kind
     if kind is Kind.WORD:

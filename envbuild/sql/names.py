@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import apsw
 
 from envbuild.sql.connect import quote_name
-from envbuild.sql.tokens import Kind, Lexeme
+from envbuild.sql.tokens import Kind, Token
 
 # Names as SQLite matches them: without case, but only for ASCII letters.
 
@@ -42,7 +42,7 @@ _FRAME = frozenset(["rows", "range", "groups"])
 _BOUNDS = frozenset(["preceding", "following", "unbounded", "exclude", "ties", "others"])
 
 
-def is_keyword_here(code: list[Lexeme], place: int) -> bool:
+def is_keyword_here(code: list[Token], place: int) -> bool:
     """True where the bare word at `place` acts as a keyword.
 
     SQLite lets many keywords be names (`key`, `first`, `rows`, …); those are told by what stands
@@ -50,7 +50,7 @@ def is_keyword_here(code: list[Lexeme], place: int) -> bool:
     """
     word = code[place].text.lower()
     before = code[place - 1].text.lower() if place else ""
-    following = code[place + 1] if place + 1 < len(code) else Lexeme(Kind.ILLEGAL, "", 0)
+    following = code[place + 1] if place + 1 < len(code) else Token(Kind.ILLEGAL, "", 0)
     after = following.text.lower()
     if before == "." or after == ".":
         return False

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 # SQL text as SQLite's own tokenizer cuts it: a lexer, not a parser.
@@ -39,11 +39,17 @@ class Kind(StrEnum):
 
 
 class Token(NamedTuple):
-    """One token: `text[start:end]`."""
+    """One token."""
 
     kind: Kind
+    text: str
     start: int
-    end: int
+    """Its place in the text it was cut from."""
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.start + len(self.text)
 
 
 ID_CHARACTER = r"[0-9A-Za-z_$\x80-\U0010ffff]"
@@ -95,14 +101,15 @@ _MALFORMED_BLOB = r"(?![xX]')"
 def iter_tokens(sql: str) -> Iterator[Token]:
     """The tokens of `sql` in order, blanks and comments included."""
     for match in _scanner().finditer(sql):
-        yield Token(_KINDS[match.lastindex or 0], match.start(), match.end())
+        yield Token(_KINDS[match.lastindex or 0], match[0], match.start())
 
 
 def iter_code(sql: str) -> Iterator[Token]:
     """The tokens that mean something: no blanks, no comments."""
-    for token in iter_tokens(sql):
-        if token.kind is not Kind.SPACE and token.kind is not Kind.COMMENT:
-            yield token
+    # not by way of iter_tokens: every view's DDL and every masked query comes through here
+    for match in _scanner().finditer(sql):
+        if match.lastindex not in _BLANK_GROUPS:
+            yield Token(_KINDS[match.lastindex or 0], match[0], match.start())
 
 
 def unquote(text: str) -> str:
@@ -127,56 +134,34 @@ def _scanner() -> re.Pattern[str]:
     return re.compile("|".join(f"({patterns[kind]})" for kind in _ORDER))
 
 
-# A query's meaningful tokens as a list that looks forward and back.
-
-
-class Lexeme(NamedTuple):
-    """One token that is neither blank nor comment."""
-
-    kind: Kind
-    text: str
-    start: int
-    """Its place in the text."""
-
-
-def lexemes(sql: str) -> list[Lexeme]:
-    """The tokens of `sql` that mean something, in order."""
-    # as iter_code says, in one step: every view's DDL and every masked query comes through here
-    return [
-        Lexeme(_KINDS[match.lastindex or 0], match[0], match.start())
-        for match in _scanner().finditer(sql)
-        if match.lastindex not in _BLANK_GROUPS
-    ]
-
-
-def closing_brackets(code: list[Lexeme]) -> dict[int, int]:
+def closing_brackets(code: list[Token]) -> dict[int, int]:
     """Position of each opening bracket -> that of its closing one; those never closed left out."""
     opened: list[int] = []
     closing: dict[int, int] = {}
-    for place, lexeme in enumerate(code):
-        if lexeme.text == "(":
+    for place, token in enumerate(code):
+        if token.text == "(":
             opened.append(place)
-        elif lexeme.text == ")" and opened:
+        elif token.text == ")" and opened:
             closing[opened.pop()] = place
     return closing
 
 
-def type_places(code: list[Lexeme]) -> frozenset[int]:
+def type_places(code: list[Token]) -> frozenset[int]:
     """Positions of the words, numbers and brackets of each type name in `CAST(… AS type)`."""
     places: list[int] = []
     casts: list[bool] = []  # for each open bracket: CAST's own?
     in_type = 0  # brackets open when the type began; 0: not in one
-    for place, lexeme in enumerate(code):
-        text = lexeme.text
-        if text == "(" and lexeme.kind is Kind.OPERATOR:
+    for place, token in enumerate(code):
+        text = token.text
+        if text == "(" and token.kind is Kind.OPERATOR:
             casts.append(place > 0 and code[place - 1].text.lower() == "cast")
-        elif text == ")" and lexeme.kind is Kind.OPERATOR and casts:
+        elif text == ")" and token.kind is Kind.OPERATOR and casts:
             if in_type == len(casts):
                 in_type = 0
             casts.pop()
         if in_type:
             places.append(place)
-        elif lexeme.kind is Kind.WORD and casts and casts[-1] and text.lower() == "as":
+        elif token.kind is Kind.WORD and casts and casts[-1] and text.lower() == "as":
             in_type = len(casts)
     return frozenset(places)
 
@@ -236,30 +221,25 @@ def changed_stretch(before: str, after: str) -> tuple[int, int]:
     Case, spacing, comments, quotes around names and optional words do not count. An empty
     stretch stands where something was only left out.
     """
-    old, new = _tokens(before), _tokens(after)
-    sides = [[word for word, *_ in side] for side in (old, new)]
+    old, new = _words(before), _words(after)
+    sides = [[word for word, _ in side] for side in (old, new)]
     same = _shared(*sides)
     tail = _shared(*(side[same:][::-1] for side in sides))
-    changed = new[same : len(new) - tail]
+    changed = [token for _, token in new[same : len(new) - tail]]
     if changed:
-        return changed[0][1], changed[-1][2]
-    place = new[same][1] if same < len(new) else len(after)
+        return changed[0].start, changed[-1].end
+    place = new[same][1].start if same < len(new) else len(after)
     return place, place
 
 
 def _shared(one: list[str], other: list[str]) -> int:
     """How many words both begin with."""
-    return next(
-        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _tokens(sql: str) -> list[tuple[str, int, int]]:
+def _words(sql: str) -> list[tuple[str, Token]]:
     folded = (
-        (unquote(sql[start:end]).casefold(), start, end)
-        for _, start, end in iter_code(sql.rstrip().rstrip(";"))
+        (unquote(token.text).casefold(), token) for token in iter_code(sql.rstrip().rstrip(";"))
     )
-    return [
-        (_SAME.get(word, word), start, end) for word, start, end in folded if word not in _OPTIONAL
-    ]
+    return [(_SAME.get(word, word), token) for word, token in folded if word not in _OPTIONAL]

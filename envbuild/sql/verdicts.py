@@ -146,7 +146,7 @@ def without_distinct(sql: str) -> str:
     """The query with every DISTINCT quantifier left out; `IS DISTINCT FROM` stays."""
     kept, at, before = [], 0, ""
     for token in iter_code(sql):
-        word = sql[token.start : token.end].lower() if token.kind is Kind.WORD else ""
+        word = token.text.lower() if token.kind is Kind.WORD else ""
         if word == "distinct" and before not in ("is", "not"):
             kept.append(sql[at : token.start])
             at = token.end
@@ -177,8 +177,9 @@ def close_rows(a: Row, b: Row, tolerance: float) -> bool:
 def _close(a: Value, b: Value, tolerance: float) -> bool:
     if a == b:
         return True
-    numbers = isinstance(a, int | float) and isinstance(b, int | float)
-    if not numbers or not (isinstance(a, float) or isinstance(b, float)):
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return False
+    if not isinstance(a, float) and not isinstance(b, float):
         return False
     return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=tolerance)
 

@@ -71,14 +71,14 @@ def test_a_mask_is_the_tokens_less_literals_and_gaps(texts: list[str]) -> None:
 def by_tokens(sql: str) -> tuple[str, tuple[str, ...]]:
     """The mask of a text without CAST, whose double-quoted tokens are names."""
     out, literals, gap = "", [], False
-    for kind, start, end in iter_tokens(sql):
+    for kind, text, _ in iter_tokens(sql):
         if kind in (Kind.SPACE, Kind.COMMENT):
             gap = True
             continue
         is_literal = kind in (Kind.STRING, Kind.NUMBER, Kind.BLOB)
         if is_literal:
-            literals.append(sql[start:end])
-        out += (" " if gap and out else "") + ("?" if is_literal else sql[start:end])
+            literals.append(text)
+        out += (" " if gap and out else "") + ("?" if is_literal else text)
         gap = False
     return out.rstrip(" ;"), tuple(literals)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from envbuild.records.execution import Limits, Outcome, QueryResult, Row, Rows, UndecodableText
 from envbuild.sql.execution.policy import Authorizer
-from envbuild.sql.tokens import Kind, iter_code
+from envbuild.sql.tokens import iter_code
 
 # What can be told of a statement from its text: that it is text, in size, and alone.
 
@@ -41,7 +41,7 @@ def _statements(sql: str) -> int:
     """Statements between semicolons; found before anything runs."""
     count, inside = 0, False
     for token in iter_code(sql):
-        if token.end - token.start == 1 and sql[token.start] == ";":
+        if token.text == ";":
             inside = False
         elif not inside:
             count, inside = count + 1, True
@@ -111,9 +111,7 @@ def text_as_blobs(sql: str, columns: int) -> str:
     MATERIALIZED keeps an ORDER BY inside in force. SQLite takes up to 2,000 columns, so `sql` may
     have 1,000 of them.
     """
-    tokens = [
-        t for t in iter_code(sql) if t.kind is not Kind.OPERATOR or sql[t.start : t.end] != ";"
-    ]
+    tokens = [token for token in iter_code(sql) if token.text != ";"]
     statement = sql[tokens[0].start : tokens[-1].end]
     names = ", ".join(f"c{n}" for n in range(columns))
     cells = ", ".join(
