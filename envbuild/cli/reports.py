@@ -17,6 +17,7 @@ from envbuild.cli.output import (
     warn,
 )
 from envbuild.errors import ConfigurationError, UnknownNameError, UsageError
+from envbuild.evaluate.curve import read_training_log
 from envbuild.evaluate.report import (
     behaviour_rows,
     comparison_rows,
@@ -62,6 +63,10 @@ def evaluate(
     ] = None,
     html: options.HtmlOption = None,
     no_text: options.NoTextOption = False,
+    training_log: Annotated[
+        Path | None,
+        Option(help="TRL's trainer_state.json, or JSON lines: --html draws its rewards."),
+    ] = None,
     metrics: Annotated[Path | None, options.file_option("A JSON line a metric.")] = None,
     json: options.JsonOption = False,
 ) -> None:
@@ -72,6 +77,9 @@ def evaluate(
     Examples: envbuild evaluate episodes/ --html page.html;
     envbuild evaluate --predictions dev.json --benchmark bird bird/dev/
     """
+    if training_log is not None and html is None:
+        raise UsageError("--training-log is drawn on a page: name it with --html")
+    training = read_training_log(training_log) if training_log else []
     if predictions is not None:
         if where:
             raise UsageError("--where is over a manifest's columns, and --predictions have none")
@@ -90,7 +98,7 @@ def evaluate(
     if folder is not None:
         write_evaluation(folder, found, run.verdicts, run.literals)
     if html is not None:
-        write_text(html, render_page(found, run.verdicts, run.episodes))
+        write_text(html, render_page(found, run.verdicts, run.episodes, training=training))
     if metrics is not None:
         lines = (msgspec.json.encode(metric) + b"\n" for metric in iter_metrics(found))
         write_bytes(metrics, b"".join(lines))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.evaluate.curve import LoggedStep, RewardCurve
 from envbuild.evaluate.episodes import JudgedEpisode, describe_behaviour, summarize_ledger
 from envbuild.evaluate.statistics import (
     RULES,
@@ -110,11 +111,13 @@ def render_page(
     evaluation: Evaluation,
     verdicts: Iterable[QuestionVerdict],
     episodes: Iterable[Episode] = (),
+    *,
+    training: Sequence[LoggedStep] = (),
 ) -> str:
     """One self-contained HTML page: no network, no other file.
 
     Bars with intervals, the ladder, rules, and every wrong answer with its episode: `episodes`
-    are gone through once, and only those are kept.
+    are gone through once, and only those are kept. `training` is drawn as the run's reward curve.
     """
     wrong = [verdict for verdict in verdicts if not verdict.official_correct]
     wanted = {verdict.episode_id for verdict in wrong if verdict.episode_id}
@@ -146,6 +149,7 @@ def render_page(
         most=max((count for counts in apart for count in counts.values()), default=0),
         behaviour=behaviour_rows(evaluation),
         literals=literal_rows(evaluation),
+        curve=RewardCurve(training) if training else None,
         document=embed_json(document),
     )
 

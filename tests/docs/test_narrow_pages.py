@@ -34,6 +34,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pages")
     runner, demo = CliRunner(), place / "demo"
     manifest, episodes, right = demo / "manifest", place / "noisy", place / "oracle"
+    log = place / "log.jsonl"
+    log.write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 1.5}\n')
     with PolicyServer(manifest_of(runner, demo)) as base_url:
         for command in (
             *(
@@ -44,7 +46,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 for folder in (episodes, right)
             ),
             ["score", str(episodes)],
-            ["evaluate", str(episodes), "--html", str(place / "evaluation.html")],
+            [
+                *("evaluate", str(episodes), "--html", str(place / "evaluation.html")),
+                *("--training-log", str(log)),
+            ],
             ["evaluate", str(right)],
             ["compare", str(episodes), str(right), "--html", str(place / "comparison.html")],
             ["view", str(episodes), "--html", str(place / "episodes.html")],

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.env.environment import Environment
-from envbuild.errors import CorpusFolderError, UnknownNameError
+from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
+from envbuild.evaluate.curve import read_training_log
 from envbuild.evaluate.episodes import (
     JudgedEpisode,
     count_wasted,
@@ -155,6 +156,29 @@ def test_commands_from_files_to_page(manifest: Path, tmp_path: Path) -> None:
     assert "got 3" in str(runner.invoke(app, [*arguments, str(good)]).exception)
     assert comparison["left_out"] == 0
     assert comparison["delta"] <= 0
+
+
+def test_a_training_log_is_drawn(manifest: Path, tmp_path: Path) -> None:
+    """The first entries are those of a run of TRL 1.16; a log may hold NaN, or break off."""
+    history = [
+        {"epoch": 0.3, "kl": 0.0, "reward": 1.8250000476837158, "reward_std": 1.35830, "step": 1},
+        {"epoch": 0.6, "kl": 0.2, "reward": 1.7950000762939453, "reward_std": 1.36661, "step": 2},
+        {"epoch": 1.0, "kl": 0.0, "reward": float("nan"), "reward_std": float("nan"), "step": 3},
+        {"step": 3, "train_runtime": 8.1},
+    ]
+    state, lines = tmp_path / "trainer_state.json", tmp_path / "log.jsonl"
+    state.write_text(json.dumps({"global_step": 3, "log_history": history}))
+    lines.write_text("".join(json.dumps(entry) + "\n" for entry in history) + '{"step": 4, "rew')
+    logged = read_training_log(state)
+    assert [(one.step, round(one.reward, 3)) for one in logged] == [(1, 1.825), (2, 1.795)]
+    assert read_training_log(lines) == logged
+    arguments = ["evaluate", str(play_all(manifest, tmp_path / "lazy", "lazy"))]
+    page = tmp_path / "page.html"
+    drawn = [*arguments, "--html", str(page), "--training-log", str(state)]
+    assert runner.invoke(app, drawn).exit_code == 0
+    assert "first tenth of the run 1.83, of the last 1.80" in page.read_text()
+    for wrong in (drawn[:2] + drawn[4:], [*drawn[:-1], str(manifest / "manifest.json")]):
+        assert isinstance(runner.invoke(app, wrong).exception, UsageError)
 
 
 def test_ladder_keeps_questions_and_golds(manifest: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from envbuild.env.chat import HubTokenizer
 from envbuild.env.episode import TokenEpisode
 from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
+from envbuild.evaluate.curve import read_training_log
 from envbuild.records.manifest import Schedule
 from envbuild.sql.connect import VERSIONS
 from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
@@ -293,6 +294,8 @@ def test_beta_follows_the_kl_and_survives_a_checkpoint_with_its_reference(
     assert kls[1] > 0.0075 and betas[2] == pytest.approx(0.03)
     assert kls[2] == pytest.approx(0.0, abs=1e-5)  # re-anchored after step 2
     checkpoint = scene.folder / "out" / "checkpoint-2"
+    logged = read_training_log(checkpoint / "trainer_state.json")
+    assert [one.reward for one in logged] == [entry["reward"] for entry in entries[:2]]
     resumed = make_trainer(run, schedule=plan)
     resumed.recipe = msgspec.structs.replace(resumed.recipe, reference_every=2)
     scripted(resumed, mixed)
