@@ -210,7 +210,7 @@ def _show_samples(report: SampleReport) -> None:
         for found in report.corpora
     ]
     headers = ["corpus", "samples", "tables", "gold", "whole", "changed", "refused"]
-    print_table(headers, rows, right=range(1, 7))
+    print_table(headers, rows, right=range(1, 6))
     say("tables and gold: fewest - median - most a sample; whole: every table is in it;")
     say("changed: the gold gives another result; refused: not sampled\n")
     for shown in report.shown:
@@ -396,7 +396,6 @@ def pool(
         seed=seed,
         where=settings.where,
         weigh_by_signal=settings.weigh_by_signal,
-        borrow=settings.borrow,
     )
     apart = tuple(test or ())
     if suggest:
@@ -476,14 +475,11 @@ def _show_pool(
     pool: Pool, draws: Draws, draw: StepDraw, questions: list[tuple[ScheduleRow, ManifestRow]]
 ) -> None:
     print_table(
-        ("bucket", "share", "wanted", "offered", "taken", "borrowed", "lacking"),
-        [
-            (f.bucket, f"{f.share:.2f}", f.wanted, f.offered, f.taken, f.borrowed, f.lacking)
-            for f in pool.fills
-        ],
+        ("bucket", "share", "wanted", "offered", "taken", "lacking"),
+        [(f.bucket, f"{f.share:.2f}", f.wanted, f.offered, f.taken, f.lacking) for f in pool.fills],
         title=f"pool: {counted(pool.size, 'question')}, schedule {draws.schedule.name}, "
         f"seed {draws.seed}",
-        right=range(1, 7),
+        right=range(1, 6),
     )
     if pool.left_out:
         say(f"left out: {list_counts(pool.left_out)}\n")
@@ -512,7 +508,7 @@ def _show_pool(
         if bucket.lacking:
             warn(
                 f"the pool lacks {bucket.lacking} of the {bucket.wanted} questions that "
-                f"{bucket.bucket} should give (--borrow fills them from the nearest bucket)"
+                f"{bucket.bucket} should give (--suggest prints shares that fit)"
             )
     if draw.lacking:
         warn(

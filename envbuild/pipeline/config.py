@@ -143,7 +143,6 @@ class PoolOptions(_Section, frozen=True, kw_only=True):
     ) = None
     where: Annotated[str, _field(WHERE, metavar="SQL")] = ""
     weigh_by_signal: Annotated[bool, _field("Prefer rows with more signal.")] = False
-    borrow: Annotated[bool, _field("Fill what a bucket lacks from the nearest one.")] = False
 
 
 class PoolSection(PoolOptions, frozen=True, kw_only=True):

@@ -160,15 +160,12 @@ class BucketFill(msgspec.Struct, frozen=True, kw_only=True):
     offered: int
     """Rows of the manifest that may be used."""
     taken: int
-    """Rows of its own in the pool."""
-    borrowed: int = 0
-    """Rows of neighbouring buckets that stand in."""
-    lenders: tuple[str, ...] = ()
+    """Rows in the pool."""
 
     @property
     def lacking(self) -> int:
-        """Rows that nothing filled."""
-        return self.wanted - self.taken - self.borrowed
+        """Rows that it cannot give."""
+        return self.wanted - self.taken
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -38,7 +38,7 @@ from envbuild.records.episode import Task
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 from envbuild.train.pool import FILE as SCHEDULE_FILE
-from envbuild.train.pool import TEST_SPLIT, OrderedSchedule, read_schedule_file
+from envbuild.train.pool import TEST_SPLIT, read_schedule_file
 from envbuild.train.trainer_env import NAME, EpisodeSpec, TrainerEnv
 
 FORMAT = "envbuild.export/1"
@@ -145,14 +145,14 @@ CHUNK = 2048
 """Rows laid out at a time."""
 
 SCHEMAS = ("withheld", "full")
-_SETTINGS = {
-    "to": "layout (--to)",
+_DECIDE = {
+    "to": "--to",
     "manifest_sha256": "manifest",
     "schedule_sha256": "schedule",
     "where": "--where",
     "preset": "--preset",
     "schema": "--schema",
-    "prompts_sha256": "wording (--prompts)",
+    "prompts_sha256": "--prompts",
     "versions": "version of envbuild or SQLite",
 }
 """Fields of an export that decide what its files hold, as the operator knows them."""
@@ -201,16 +201,14 @@ def export_manifest(
     selected, and where `out` holds an export of other settings or inputs, or files of its names,
     unless `replace` says that these then go.
     """
-    if to not in LAYOUTS:
-        raise UnknownNameError("export layout", to, LAYOUTS)
-    if schema not in SCHEMAS:
-        raise UnknownNameError("schema mode", schema, SCHEMAS)
-    path = None
-    if to != "datasets":
+    for kind, name, known in (("export layout", to, LAYOUTS), ("schema mode", schema, SCHEMAS)):
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
+    layout, path = LAYOUTS[to], None
+    if layout is not None:
         own = env.manifest.root / SCHEDULE_FILE
         path = schedule or (own if own.exists() else None)
     selected = set(select_rows(env.manifest, where))
-    ordered = None if path is None else _read_schedule(path, env, selected, where)
     splits = {split: [i for i in ids if i in selected] for split, ids in env.splits.items()}
     reasons = Counter(env.untrainable.values())
     del reasons[TEST_SPLIT]
@@ -220,91 +218,83 @@ def export_manifest(
         left_out=dict(sorted((+reasons).items())),
         where=where,
         manifest_sha256=env.manifest_sha256,
-        scheduled=ordered is not None,
+        scheduled=path is not None,
         schedule_sha256="" if path is None else sha256_file(path),
         preset=preset,
         schema=schema,
         prompts_sha256=env.prompts.sha256,
         versions=VERSIONS,
     )
-    if replace:
-        _remove_export(out, to)
-    else:
-        _check_out(out, exported)
-    layout = LAYOUTS[to]
+    any_row = EpisodeSpec(
+        row_id="", manifest_sha256=env.manifest_sha256, preset=preset, schema=schema
+    )
+    specs = {s: [structs.replace(any_row, row_id=i) for i in ids] for s, ids in splits.items()}
+    if path is not None:
+        specs["train"] = _scheduled(path, any_row, env, selected, where)
+    _make_room(out, exported, replace=replace)
     if layout is None:
         files = _write_hub(env.manifest, splits, out)
     else:
-        files = {}
-        for split, specs in _specs(exported, splits, ordered).items():
-            if specs:
-                name = f"{split}.{_suffix(to)}"
-                rows = map(layout, _export_rows(env, specs, split))
-                files[name] = _write_rows(out / name, rows)
+        names = dict(zip(("train", "test"), _names(to), strict=True))
+        files = {
+            names[split]: _write_rows(
+                out / names[split], map(layout, _export_rows(env, own, split))
+            )
+            for split, own in specs.items()
+            if own
+        }
     exported = structs.replace(exported, files=files)
     write_bytes(out / INDEX_FILE, msgspec.json.format(msgspec.json.encode(exported)))
     return exported
 
 
-def read_export(out: Path) -> Exported | None:
-    """The export that `out` holds; None where it holds none of ours."""
+def _make_room(out: Path, wanted: Exported, *, replace: bool) -> None:
+    """Removes what is to be replaced, and no other file.
+
+    Raises ConfigurationError where writing would overwrite anything but the same export.
+    """
     try:
-        found = msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=Exported)
+        earlier = msgspec.json.decode((out / INDEX_FILE).read_bytes(), type=Exported)
     except (OSError, msgspec.MsgspecError):
-        return None
-    return found if found.to in LAYOUTS else None
-
-
-def _check_out(out: Path, wanted: Exported) -> None:
-    """Raises ConfigurationError where writing would overwrite anything but the same export."""
-    earlier = read_export(out)
-    if earlier is None:
-        there = [name for name in _names(wanted.to) if (out / name).exists()]
-        if there:
+        earlier = None
+    names = _names(wanted.to)
+    if replace:
+        with writing(out):
+            # the index first: without it no export is complete
+            for name in (INDEX_FILE, *names, *(_names(earlier.to) if earlier else ())):
+                (out / name).unlink(missing_ok=True)
+    elif earlier is None:
+        if there := [name for name in names if (out / name).exists()]:
             raise ConfigurationError(
                 f"{out} holds {', '.join(there)}, and no export that lists them: "
                 "choose another --out, or write over them with --replace"
             )
-        return
-    different = [
-        meaning
-        for field, meaning in _SETTINGS.items()
-        if getattr(earlier, field) != getattr(wanted, field)
-    ]
-    if different:
+    elif different := [m for f, m in _DECIDE.items() if getattr(earlier, f) != getattr(wanted, f)]:
         raise ConfigurationError(
             f"{out} holds an export made with another {', '.join(different)}: "
             "choose another --out, or write it anew with --replace"
         )
 
 
-def _remove_export(out: Path, to: str) -> None:
-    """Removes the export in `out` and what the layout `to` would write over; all else stays."""
-    earlier = read_export(out)
-    with writing(out):
-        # the index first: without it no export is complete
-        for name in (INDEX_FILE, *_names(to), *(_names(earlier.to) if earlier else ())):
-            (out / name).unlink(missing_ok=True)
-
-
 def _names(to: str) -> list[str]:
     """Every file that a layout may write beside the index."""
-    splits = ("train", "test")
     if to == "datasets":
-        return [*(f"{part}/{s}.parquet" for part in HUB_PARTS for s in splits), HUB_README]
-    return [f"{split}.{_suffix(to)}" for split in splits]
+        parts = [f"{part}/{split}.parquet" for part in HUB_PARTS for split in ("train", "test")]
+        return [*parts, HUB_README]
+    suffix = "jsonl" if to in JSON_LINES else "parquet"
+    return [f"train.{suffix}", f"test.{suffix}"]
 
 
-def _suffix(to: str) -> str:
-    return "jsonl" if to in JSON_LINES else "parquet"
-
-
-def _read_schedule(path: Path, env: TrainerEnv, selected: set[str], where: str) -> OrderedSchedule:
+def _scheduled(
+    path: Path, any_row: EpisodeSpec, env: TrainerEnv, selected: set[str], where: str
+) -> list[EpisodeSpec]:
+    """The schedule's rows in its order; each may be trained on and is selected."""
     ordered = read_schedule_file(path)
     if ordered.manifest_sha256 != env.manifest_sha256:
         raise ConfigurationError(
             f"{path} was drawn from another manifest; run `envbuild pool --write` again"
         )
+    specs = []
     for row in ordered.rows:
         if (reason := env.untrainable.get(row.row_id)) is not None:
             raise ConfigurationError(
@@ -316,36 +306,16 @@ def _read_schedule(path: Path, env: TrainerEnv, selected: set[str], where: str) 
                 f"the schedule draws {row.row_id}, which --where {where!r} does not select; run "
                 "`envbuild pool --write` again with this --where"
             )
-    return ordered
-
-
-def _specs(
-    exported: Exported, splits: Mapping[str, Sequence[str]], ordered: OrderedSchedule | None
-) -> dict[str, list[EpisodeSpec]]:
-    """What is in each split's file, in its order."""
-
-    def spec(row_id: str, **scheduled: Any) -> EpisodeSpec:
-        return EpisodeSpec(
-            row_id=row_id,
-            manifest_sha256=exported.manifest_sha256,
-            preset=exported.preset,
-            schema=exported.schema,
-            **scheduled,
+        spec = structs.replace(
+            any_row,
+            row_id=row.row_id,
+            scheduled=True,
+            schedule_step=row.schedule_step,
+            schedule_slot=row.schedule_slot,
+            gate_probability=row.gate_probability,
+            gate_steps=ordered.schedule.gate_steps,
         )
-
-    specs = {split: [spec(row_id) for row_id in ids] for split, ids in splits.items()}
-    if ordered is not None:
-        specs["train"] = [
-            spec(
-                row.row_id,
-                scheduled=True,
-                schedule_step=row.schedule_step,
-                schedule_slot=row.schedule_slot,
-                gate_probability=row.gate_probability,
-                gate_steps=ordered.schedule.gate_steps,
-            )
-            for row in ordered.rows
-        ]
+        specs.append(spec)
     return specs
 
 
@@ -354,12 +324,10 @@ def _export_rows(env: TrainerEnv, specs: Sequence[EpisodeSpec], split: str) -> I
     wanted = pl.col("row_id").is_in(sorted({spec.row_id for spec in specs}))
     frame = pl.scan_parquet(env.manifest.root / ROWS_FILE).filter(wanted).collect()
     rows = {row.row_id: row for row in msgspec.convert(frame.to_dicts(), list[ManifestRow])}
-    prompts: dict[str, list[dict[str, str]]] = {}
+    asked = {spec.row_id: spec for spec in specs}
+    prompts = {row_id: _prompt(env, spec, rows[row_id]) for row_id, spec in asked.items()}
     for place, spec in enumerate(specs):
-        row = rows[spec.row_id]
-        if spec.row_id not in prompts:
-            prompts[spec.row_id] = _prompt(env, spec, row)
-        yield ExportRow(place, split, row, prompts[spec.row_id], spec)
+        yield ExportRow(place, split, rows[spec.row_id], prompts[spec.row_id], spec)
 
 
 def _prompt(env: TrainerEnv, spec: EpisodeSpec, row: ManifestRow) -> list[dict[str, str]]:
@@ -381,21 +349,10 @@ def _write_rows(path: Path, rows: Iterator[dict[str, Any]]) -> int:
                 stream.write(msgspec.json.encode(row) + b"\n")
                 written += 1
         return written
-    first = next(rows)
-    schema = pa.schema([(name, _arrow_type(value)) for name, value in first.items()])
-    rows = chain([first], rows)
     chunks = iter(lambda: list(islice(rows, CHUNK)), [])
-    batches = (pa.RecordBatch.from_pylist(chunk, schema=schema) for chunk in chunks)
-    return write_batches(path, batches, schema)
-
-
-def _arrow_type(value: Any) -> pa.DataType:
-    """A value's column type; Arrow's own inference would sort the fields of a struct."""
-    if isinstance(value, dict):
-        return pa.struct([(name, _arrow_type(part)) for name, part in value.items()])
-    if isinstance(value, list):
-        return pa.list_(_arrow_type(value[0]))
-    return pa.int64() if isinstance(value, int) else pa.string()
+    first = pa.RecordBatch.from_pylist(next(chunks))
+    rest = (pa.RecordBatch.from_pylist(chunk, schema=first.schema) for chunk in chunks)
+    return write_batches(path, chain([first], rest), first.schema)
 
 
 # The manifest as a data set for a hub: questions in one configuration, answers in another, since
@@ -419,10 +376,9 @@ def _write_hub(
     table = open_parquet(manifest.root / ROWS_FILE).read()
     if missing := [name for name in ROW_SCHEMA.names if name not in table.column_names]:
         raise CorpusFolderError(f"the manifest lacks the columns {', '.join(missing)}")
-    splits = {split: ids for split, ids in splits.items() if ids}
-    files = {}
-    for split, ids in splits.items():
-        rows = table.filter(pc.field("row_id").isin(ids))
+    counts, files = {split: len(ids) for split, ids in splits.items() if ids}, {}
+    for split in counts:
+        rows = table.filter(pc.field("row_id").isin(splits[split]))
         for part, columns in HUB_COLUMNS.items():
             name = f"{part}/{split}.parquet"
             schema = pa.schema([ROW_SCHEMA.field(column) for column in columns])
@@ -430,21 +386,15 @@ def _write_hub(
     golds = open_parquet(manifest.root / GOLD_FILE).iter_batches()
     name = "results/train.parquet"
     files[name] = write_batches(out / name, golds, GOLD_SCHEMA)
-    write_text(out / HUB_README, _hub_readme({split: len(ids) for split, ids in splits.items()}))
-    return files
-
-
-def _hub_readme(counts: Mapping[str, int]) -> str:
-    """A README that tells `datasets` which file is which configuration and split."""
+    # a README that tells `datasets` which file is which configuration and split
     lines = ["---", "configs:"]
     for part in HUB_PARTS:
-        lines.append(f"- config_name: {part}")
-        if part == "questions":
-            lines.append("  default: true")
+        lines += [f"- config_name: {part}", f"  default: {str(part == 'questions').lower()}"]
         lines.append("  data_files:")
         for split in ("train",) if part == "results" else counts:
             lines += [f"  - split: {split}", f"    path: {part}/{split}.parquet"]
-    lines += ["---", "", "# Question pool", "", "| split | questions |", "|---|---|"]
-    lines += [f"| {split} | {count:,} |" for split, count in counts.items()]
+    lines += ["---", "", "# Question pool", ""]
+    lines += [f"- {split}: {count:,} questions" for split, count in counts.items()]
     joined = "`answers` joins `questions` by `row_id`; `results` holds gold results by `gold_id`."
-    return "\n".join([*lines, "", joined, ""])
+    write_text(out / HUB_README, "\n".join([*lines, "", joined, ""]))
+    return files

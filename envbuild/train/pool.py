@@ -143,8 +143,6 @@ class PoolChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Expression that a row must satisfy, see `select_rows`; empty keeps all."""
     weigh_by_signal: bool = False
     """Where a bucket has more rows than its share wants, a row's chance follows its signal."""
-    borrow: bool = False
-    """What a bucket lacks comes from the nearest bucket that has rows to spare."""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,35 +192,28 @@ def build_pool(
             f"{len(unnamed)} rows are in buckets that the schedule does not name: "
             f"{', '.join(sorted(set(unnamed)))}"
         )
-    spare = {name: _ranked(rows, name, choice) for name in buckets}
-    offered = [len(ids) for ids in spare.values()]
+    ranked = {name: _ranked(rows, name, choice) for name in buckets}
+    offered = [len(ids) for ids in ranked.values()]
     size = largest_total(offered, shares) if choice.size is None else choice.size
-    wanted = dict(zip(buckets, apportion(size, shares), strict=True))
-    chosen = {name: _take(spare[name], wanted[name]) for name in buckets}
-    fills = []
-    for place, name in enumerate(buckets):
-        taken, lenders = len(chosen[name]), []
-        nearest = sorted(buckets, key=lambda b: abs(buckets.index(b) - place))
-        for lender in nearest if choice.borrow else ():
-            if borrowed := _take(spare[lender], wanted[name] - len(chosen[name])):
-                chosen[name] += borrowed
-                lenders.append(lender)
-        fills.append(
-            BucketFill(
-                bucket=name,
-                share=float(shares[place]),
-                wanted=wanted[name],
-                offered=offered[place],
-                taken=taken,
-                borrowed=len(chosen[name]) - taken,
-                lenders=tuple(lenders),
-            )
-        )
-    if unused := sum(map(len, spare.values())):
+    wanted = apportion(size, shares)
+    chosen = {
+        name: tuple(sorted(ids[:count]))
+        for (name, ids), count in zip(ranked.items(), wanted, strict=True)
+    }
+    if unused := sum(offered) - sum(map(len, chosen.values())):
         left_out["beyond_share"] += unused
     return Pool(
-        rows={name: tuple(sorted(ids)) for name, ids in chosen.items()},
-        fills=tuple(fills),
+        rows=chosen,
+        fills=tuple(
+            BucketFill(
+                bucket=name,
+                share=float(share),
+                wanted=count,
+                offered=of,
+                taken=len(chosen[name]),
+            )
+            for name, share, count, of in zip(buckets, shares, wanted, offered, strict=True)
+        ),
         left_out=dict(sorted(left_out.items())),
         test_rows=test_rows,
         unmeasured=unmeasured,
@@ -271,13 +262,6 @@ def lengths_a_bucket(rows: pl.DataFrame) -> dict[str, list[int]]:
     """The column `masked_length` a value of `bucket`, shortest bucket first."""
     lengths: dict[str, list[int]] = dict(rows.group_by("bucket").agg("masked_length").iter_rows())
     return dict(sorted(lengths.items(), key=lambda entry: (min(entry[1]), entry[0])))
-
-
-def _take(ids: list[str], count: int) -> list[str]:
-    """Removes the first ids and returns them."""
-    taken = ids[:count]
-    del ids[:count]
-    return taken
 
 
 def _ranked(rows: pl.DataFrame, bucket: str, choice: PoolChoice) -> list[str]:

@@ -22,7 +22,6 @@ from envbuild.io.files import atomic_path, write_bytes
 from envbuild.records.episode import ChatFormat
 from envbuild.records.manifest import Recipe, Schedule
 from envbuild.sql.connect import VERSIONS
-from envbuild.train.export import read_export
 from envbuild.train.schedule import load_recipe, load_schedule
 from envbuild.train.trainer_env import TrainerEnv
 from envbuild.train.trl import (
@@ -131,19 +130,14 @@ def read_run(path: Path, changes: Sequence[str] = ()) -> Run:
         raise ConfigurationError(f"{path}: {e}") from e
 
 
-def check_data(run: Run, manifest_sha256: str) -> None:
-    """Raises ConfigurationError where the export or the checkpoints are of another manifest."""
-    exported = read_export(Path(run.dataset))
-    if exported is not None and exported.manifest_sha256 != manifest_sha256:
-        raise ConfigurationError(
-            f"{run.dataset} was exported from another manifest than {run.manifest}: run "
-            f"envbuild export {run.manifest} --to trl --out {run.dataset} --replace"
-        )
+def check_checkpoints(run: Run, manifest_sha256: str) -> None:
+    """Raises ConfigurationError where the checkpoints are of another manifest."""
     record = Path(run.output, RUN_FILE)
-    if not record.exists():
-        return
-    begun = msgspec.json.decode(record.read_bytes(), type=RunRecord)
-    if begun.manifest_sha256 != manifest_sha256:
+    if (
+        record.exists()
+        and msgspec.json.decode(record.read_bytes(), type=RunRecord).manifest_sha256
+        != manifest_sha256
+    ):
         raise ConfigurationError(
             f"{run.output} holds a run on another manifest than {run.manifest}: "
             "choose another output"
@@ -164,7 +158,7 @@ def make_trainer(
     env = TrainerEnv(
         Path(run.manifest), prompts=prompts, chat=run.chat, rerun_golds=run.rerun_golds
     )
-    check_data(run, env.manifest_sha256)
+    check_checkpoints(run, env.manifest_sha256)
     settings = load_preset(recipe.episode_preset)
     arguments = grpo_arguments(
         recipe, plan, settings, processes=run.processes, per_device=run.per_device

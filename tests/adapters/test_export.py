@@ -198,7 +198,7 @@ def test_another_export_is_not_overwritten_unasked(manifest: Path, tmp_path: Pat
     before = {path: path.read_bytes() for path in out.iterdir()}
     other = TrainerEnv(write_manifest(tmp_path / "other", [manifest_row("x")]))
     same = TrainerEnv(manifest)
-    with pytest.raises(ConfigurationError, match=r"another layout \(--to\): .* --replace"):
+    with pytest.raises(ConfigurationError, match=r"another --to: .* --replace"):
         export_manifest(out, to="verl", env=same)
     with pytest.raises(ConfigurationError, match="another --preset, --schema"):
         export_manifest(out, to="trl", env=same, preset="one-call", schema="full")

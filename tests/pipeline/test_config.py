@@ -81,7 +81,7 @@ def test_a_pipeline_may_set_what_its_commands_take(tmp_path: Path) -> None:
             '[manifest]\nleave_out = ["trivial_gold", "empty_gold"]\nlimit = 7\n'
             'edges = [100, 200]\nmask = "skeleton"\n'
             '[pool]\nsize = 9\nwhere = "signal >= 0.5"\n'
-            'weigh_by_signal = true\nborrow = true\ntest = ["dev"]\n',
+            'weigh_by_signal = true\ntest = ["dev"]\n',
         )
     )
     assert "--strict --gold-seconds 5.0" in said["preflight"]
@@ -89,7 +89,7 @@ def test_a_pipeline_may_set_what_its_commands_take(tmp_path: Path) -> None:
     assert "--edges 100,200 --mask skeleton" in said["manifest"]
     assert "--leave-out trivial_gold,empty_gold" in said["manifest"]
     assert said["manifest"].count("--limit 7") == 1
-    assert "--size 9 --where signal >= 0.5 --weigh-by-signal --borrow" in said["pool"]
+    assert "--size 9 --where signal >= 0.5 --weigh-by-signal" in said["pool"]
     assert f"--test {tmp_path / 'dev'}" in said["pool"]
 
 

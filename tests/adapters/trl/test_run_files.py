@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 pytest.importorskip("trl", reason="TRL has an environment of its own: tests/adapters/run.sh trl")
@@ -12,10 +13,8 @@ from trl import GRPOConfig
 from envbuild.env.prompts import load_preset
 from envbuild.errors import ConfigurationError
 from envbuild.train.schedule import load_recipe, load_schedule
-from envbuild.train.trainer_env import TrainerEnv
 from envbuild.train.trl import grpo_arguments
-from envbuild.train.trl_run import Run, check_data, read_run
-from tests.adapters.questions import export_for, make_manifest, make_schedule
+from envbuild.train.trl_run import RUN_FILE, Run, RunRecord, check_checkpoints, read_run
 
 FOLDER = Path(__file__).parents[3] / "pipelines" / "trainers" / "trl"
 NEEDS_A_GPU = {"bf16", "use_vllm", "optim"}
@@ -44,15 +43,12 @@ def test_trl_takes_what_start_sh_prints(name: str, monkeypatch: pytest.MonkeyPat
     assert set(run.trl) <= set(vars(configuration))
 
 
-def test_what_is_of_another_manifest_is_refused(tmp_path: Path) -> None:
-    plan = make_schedule(steps=1, questions=2, episodes=4)
-    manifest = make_manifest(tmp_path / "manifest")
-    data = export_for(manifest, tmp_path / "data", "trl", plan)
-    run = Run(
-        recipe="synsql-token", manifest=str(manifest), dataset=str(data), output=str(tmp_path)
-    )
-    check_data(run, TrainerEnv(manifest).manifest_sha256)
-    with pytest.raises(ConfigurationError, match="exported from another manifest"):
-        check_data(run, "0" * 64)
+def test_checkpoints_of_another_manifest_are_refused(tmp_path: Path) -> None:
+    record = RunRecord(manifest_sha256="0" * 64, prompts_sha256="", reward_sha256="")
+    (tmp_path / RUN_FILE).write_bytes(msgspec.json.encode(record))
+    run = Run(recipe="synsql-token", manifest="m", dataset="d", output=str(tmp_path))
+    check_checkpoints(run, "0" * 64)
+    with pytest.raises(ConfigurationError, match="a run on another manifest"):
+        check_checkpoints(run, "1" * 64)
     with pytest.raises(ConfigurationError, match="NAME=VALUE"):
         read_run(FOLDER / "synsql-token.toml", ["manifest"])
