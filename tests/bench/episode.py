@@ -6,7 +6,8 @@ The copy is made by Python's sqlite3, as most environments would.
 import random
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -14,8 +15,9 @@ from statistics import median
 from envbuild.env.episode import TextEpisode
 from envbuild.env.views import ViewCache
 from envbuild.records.episode import Task
-from envbuild.sql.connect import Connection, quote_name
+from envbuild.sql.connect import quote_name
 from tests.bench import Measured, line_of, take_turns
+from tests.bench.inputs import build_shape, fill_tables, table_name
 
 TABLES, SHOWN, ROWS = 75, 16, 68
 """Of a SQaLe-shaped database: tables, how many an episode sees, rows a table."""
@@ -28,113 +30,77 @@ DATABASES = 8
 def episode(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU an open (with a first query and close); medians over the rounds."""
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
-        many, large = Path(folder, "many.sqlite"), Path(folder, "large.sqlite")
-        _write(many, [ROWS] * TABLES)
-        _write(large, [LARGE_ROWS, 1000, 1000, 1000, 1000])
-        chance = random.Random(0)
-        views = [tuple(chance.sample(_names(TABLES), SHOWN)) for _ in range(OPENS)]
-        cache, part_of_large = ViewCache(), tuple(_names(3))
-        cache.view(large, part_of_large, digest=large.name)  # built before the clock starts
-        new = [Path(folder, f"new_{n}.sqlite") for n in range(rounds * DATABASES)]
+        many = build_shape(Path(folder, "many.sqlite"), tables=TABLES)
+        large = build_shape(Path(folder, "large.sqlite"), tables=5)
+        fill_tables(many, [ROWS] * TABLES)
+        fill_tables(large, [LARGE_ROWS, 1000, 1000, 1000, 1000])
+        chance, names = random.Random(0), [table_name(number) for number in range(TABLES)]
+        views = [tuple(chance.sample(names, SHOWN)) for _ in range(OPENS)]
+        new = [  # no two with the same DDL, which a cache could know
+            build_shape(Path(folder, f"new_{n}.sqlite"), tables=TABLES, seed=n)
+            for n in range(rounds * DATABASES)
+        ]
         for path in new:
-            _write(path, [ROWS] * TABLES, amount=path.stem)
-        to_open, to_copy = iter(new), iter(new)
+            fill_tables(path, [ROWS] * TABLES)
+        to_open, to_copy, cache = iter(new), iter(new), ViewCache()
+        part = tuple(names[:3])
+        cache.view(large, part, digest=large.name)  # built before the clock starts
         caches: list[ViewCache] = []
+
+        def again() -> None:
+            for tables in views:
+                _open(caches[-1], many, tables)
 
         def first() -> None:
             caches.append(ViewCache())
             again()
-
-        def again() -> None:
-            open_all(caches[-1], many, views)
-
-        def open_all(cache: ViewCache, path: Path, asked: Sequence[tuple[str, ...]]) -> None:
-            for tables in asked:
-                _open(cache, path, tables)
 
         def first_view() -> None:
             fresh = ViewCache()
             for path in islice(to_open, DATABASES):
                 _open(fresh, path, views[0])
 
-        def copy_first_view() -> None:
-            for path in islice(to_copy, DATABASES):
-                _copy_tables(path, views[0])
-
-        def copy() -> None:
-            for tables in views:
-                _copy_tables(many, tables)
-
-        def play() -> None:
-            for tables in views:
-                _play(cache, many, tables)
-
-        ways: dict[str, tuple[Callable[[], object], int]] = {
+        ways = {
             "first view": (first_view, DATABASES),
-            "first view copied": (copy_first_view, DATABASES),
-            "copied": (copy, OPENS),
+            "first view copied": (
+                lambda: [_copy_tables(path, views[0]) for path in islice(to_copy, DATABASES)],
+                DATABASES,
+            ),
+            "copied": (lambda: [_copy_tables(many, tables) for tables in views], OPENS),
             "first": (first, OPENS),
             "again": (again, OPENS),
-            "again, large": (lambda: open_all(cache, large, [part_of_large] * OPENS), OPENS),
-            "turns": (play, OPENS),
+            "again, large": (lambda: [_open(cache, large, part) for _ in views], OPENS),
+            "turns": (lambda: [_play(cache, many, tables) for tables in views], OPENS),
         }
         taken = take_turns(ways, rounds)
     shape = f"{SHOWN} of {TABLES} tables x {ROWS} rows"
+    new_view, new_database = f"first open of a view, {shape}", f"a database's first view, {shape}"
     alone = {
         f"open again, {shape}": "again",
         f"open again, 3 of 5 tables, one of {LARGE_ROWS:,} rows": "again, large",
         f"episode of four turns, {shape}": "turns",
     }
     return [
-        line_of(f"first open of a view, {shape}", taken, "first", "copied", unit="view"),
-        line_of(
-            f"first open of a database's first view, {shape}",
-            taken,
-            "first view",
-            "first view copied",
-            unit="view",
-        ),
+        line_of(new_view, taken, "first", "copied", unit="view"),
+        line_of(new_database, taken, "first view", "first view copied", unit="view"),
         *({"what": what, "envbuild_us": round(median(taken[way]))} for what, way in alone.items()),
     ]
 
 
-def _names(count: int) -> list[str]:
-    return [f"table_{number}" for number in range(count)]
-
-
-def _write(path: Path, rows: Sequence[int], *, amount: str = "amount") -> None:
-    """`amount`: a column's name, so that no two databases need have the same DDL."""
-    connection = Connection(str(path))
-    connection.execute("PRAGMA synchronous = OFF; BEGIN")
-    for number, count in enumerate(rows):
-        parent = f" REFERENCES table_{number // 2}(id)" if number else ""
-        connection.execute(
-            f"CREATE TABLE table_{number} (id INTEGER PRIMARY KEY, name TEXT NOT NULL,"
-            f" {amount} REAL DEFAULT 0, day DATE, status VARCHAR(20), parent_id INT{parent})"
-        )
-        connection.execute(
-            f"WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT {count})"
-            f" INSERT INTO table_{number} SELECT i, 'name ' || i, i * 1.5,"
-            " date('2024-01-01', i || ' days'), 'open', 1 FROM n"
-        )
-    connection.execute("COMMIT")
-    connection.close()
-
-
 def _copy_tables(path: Path, tables: Sequence[str]) -> None:
     """What a straightforward environment does for every episode."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("ATTACH ? AS src", (str(path),))
-    connection.execute("BEGIN")
-    ddl = dict(connection.execute("SELECT name, sql FROM src.sqlite_schema WHERE type = 'table'"))
-    for table in tables:
-        connection.execute(str(ddl[table]))
-        name = quote_name(table)
-        connection.execute(f"INSERT INTO main.{name} SELECT * FROM src.{name}")
-    connection.execute("COMMIT")
-    connection.execute("DETACH src")
-    connection.execute(f"SELECT count(*) FROM {quote_name(tables[0])}").fetchall()
-    connection.close()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("ATTACH ? AS src", (str(path),))
+        connection.execute("BEGIN")
+        listed = "SELECT name, sql FROM src.sqlite_schema WHERE type = 'table'"
+        ddl = dict(connection.execute(listed))
+        for table in tables:
+            connection.execute(str(ddl[table]))
+            name = quote_name(table)
+            connection.execute(f"INSERT INTO main.{name} SELECT * FROM src.{name}")
+        connection.execute("COMMIT")
+        connection.execute("DETACH src")
+        connection.execute(f"SELECT count(*) FROM {quote_name(tables[0])}").fetchall()
 
 
 def _open(cache: ViewCache, path: Path, tables: Sequence[str]) -> None:

@@ -25,15 +25,14 @@ from envbuild.env.reward import score_answer
 from envbuild.evaluate.answers import read_predictions
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
 from envbuild.records.corpus import DatabaseRecord, Question
-from envbuild.records.execution import QueryResult, Row
-from envbuild.records.manifest import GoldResult
+from envbuild.records.execution import Row
 from envbuild.schema.read import read_schema
 from envbuild.sql.execution.session import Session
 from envbuild.sql.f1 import GoldRows
-from envbuild.sql.from_names import order_matters
-from envbuild.sql.verdicts import digest_rows, encode_rows, judge
+from envbuild.sql.verdicts import judge
 from tests.bench import Measured, line_of, take_turns
 from tests.bench.inputs import build_shape, fill_tables, gold_queries
+from tests.cases.databases import gold_of
 
 TABLES, ROWS = 113, 69
 """Of a SQaLe-shaped database: the published medians."""
@@ -57,10 +56,10 @@ _CANDIDATES: tuple[Callable[[str], str], ...] = (
 def judge_pairs(rounds: int) -> Sequence[Measured]:
     """Microseconds of CPU a pair, and how many times less than each peer; medians over rounds."""
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
-        small, long = Path(folder, "small.sqlite"), Path(folder, "long.sqlite")
-        for path, tables, rows in ((small, TABLES, ROWS), (long, LONG_TABLES, LONG_ROWS)):
-            build_shape(path, tables=tables)
-            fill_tables(path, tables=tables, rows=rows)
+        small = build_shape(Path(folder, "small.sqlite"), tables=TABLES)
+        long = build_shape(Path(folder, "long.sqlite"), tables=LONG_TABLES)
+        fill_tables(small, [ROWS] * TABLES)
+        fill_tables(long, [LONG_ROWS] * LONG_TABLES)
         pairs = _pairs(TABLES)
         taken, verdicts = _timed(small, pairs, rounds)
         on_long, _ = _timed(long, _pairs(LONG_TABLES), rounds, _LIMIT_WAYS)
@@ -98,14 +97,15 @@ def _ways(
     path: Path, session: Session, pairs: Sequence[tuple[str, str]]
 ) -> dict[str, Callable[[], list[bool]]]:
     golds = {gold: session.run(gold) for _, gold in pairs}
-    ordered = {gold: order_matters(gold) for gold in golds}
+    stored = {gold: gold_of(result, gold) for gold, result in golds.items()}
     rows = {gold: GoldRows(result.rows) for gold, result in golds.items()}
-    stored = {gold: _stored(gold, result) for gold, result in golds.items()}
     schema = read_schema(session.connection)
 
     def judged(verdict: str) -> Callable[[], list[bool]]:
         return lambda: [
-            judge(session.run(sql), golds[gold], verdict=verdict, ordered=ordered[gold]).correct
+            judge(
+                session.run(sql), golds[gold], verdict=verdict, ordered=stored[gold].ordered
+            ).correct
             is True
             for sql, gold in pairs
         ]
@@ -121,17 +121,6 @@ def _ways(
         ],
         "run and F1": lambda: [rows[gold].f1(session.run(sql).rows) == 1.0 for sql, gold in pairs],
     }
-
-
-def _stored(gold: str, result: QueryResult) -> GoldResult:
-    return GoldResult(
-        gold_id=gold,
-        outcome=result.outcome,
-        columns=result.columns,
-        ordered=order_matters(gold),
-        digest=digest_rows(result.rows, ordered=False),
-        result=encode_rows(result.rows),
-    )
 
 
 def birds_way(path: Path, predicted: str, gold: str) -> bool:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
@@ -38,14 +39,7 @@ from envbuild.sql.files.inspect import count_rows
 from envbuild.sql.gold_tables import GoldTableReader
 from envbuild.sql.mask import mask_sql
 from tests.bench import Measured, line_of, take_turns
-from tests.bench.inputs import (
-    SHOP_GOLDS,
-    build_shape,
-    build_shop,
-    fill_tables,
-    gold_queries,
-    table_name,
-)
+from tests.bench.inputs import build_shape, fill_tables, gold_queries, table_name
 from tests.small_manifest import manifest_row
 
 MASKED, MASKED_BY_PEER = 20_000, 1_000
@@ -55,6 +49,7 @@ COUNTED_SHAPES = (("SynSQL-shaped", 600, 8, 2), ("SQaLe-shaped", 40, 75, 68))
 """(name, databases, tables a database, rows a table), as published."""
 PART_ROWS, PARTS = 4096, 32
 """Rows of one part, as a manifest is built."""
+GOLDS = 12
 RECORDS = 30_000
 """Some 110 MB; the published file has 2,544,390 records and 9 GB."""
 DATABASES, DISTINCT, WORKERS = 200, 25, 2
@@ -139,7 +134,7 @@ def preflight(rounds: int) -> Sequence[Measured]:
         with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
             paths = [Path(folder, f"{n}.sqlite") for n in range(databases)]
             build_shape(paths[0], tables=tables)
-            fill_tables(paths[0], tables=tables, rows=rows)
+            fill_tables(paths[0], [rows] * tables)
             for path in paths[1:]:  # counting never looks at another file's pages
                 shutil.copyfile(paths[0], path)
             assert count_rows(paths[0]) == _count_one_by_one(paths[0])
@@ -165,35 +160,31 @@ def _count_one_by_one(path: Path) -> dict[str, int]:
 
 
 def signal(rounds: int) -> Sequence[Measured]:
-    """Golds as long as SynSQL's: drawing 12 mutants, and running them on one database."""
+    """Golds as long as SynSQL's: drawing their mutants, and running them on one database."""
+    golds = gold_queries(GOLDS, tables=8)
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-") as folder:
-        path = build_shop(Path(folder, "shop.sqlite"))
+        path = build_shape(Path(folder, "shape.sqlite"), tables=8)
+        fill_tables(path, [40] * 8)
         with Session.open_file(path) as session:
             schema = read_schema(session.connection)
             compiles = compiler_for(schema)
-
-            def draw() -> None:
-                for gold in SHOP_GOLDS:
-                    assert len(draw_mutants(gold, schema, compiles=compiles).mutants) == 12
-
-            def score() -> None:
-                for gold in SHOP_GOLDS:
-                    score_question(gold, session=session, schema=schema, compiles=compiles)
+            score = partial(score_question, session=session, schema=schema, compiles=compiles)
 
             def score_with_variants() -> None:
-                for gold in SHOP_GOLDS:
-                    variants = open_variants(path, [gold], db_id="shop", count=MIN_VARIANTS, seed=0)
-                    score_question(
-                        gold, session=session, schema=schema, variants=variants, compiles=compiles
-                    )
+                for gold in golds:
+                    variants = open_variants(path, [gold], db_id="d", count=MIN_VARIANTS, seed=0)
+                    score(gold, variants=variants)
                     for variant in variants:
                         variant.close()
 
-            golds = len(SHOP_GOLDS)
+            drawn = [len(draw_mutants(gold, schema, compiles=compiles).mutants) for gold in golds]
             ways = {
-                "drawing 12 mutants": (draw, golds),
-                "score on one database": (score, golds),
-                f"score with {MIN_VARIANTS} variants": (score_with_variants, golds),
+                f"drawing {mean(drawn):.0f} mutants": (
+                    lambda: [draw_mutants(gold, schema, compiles=compiles) for gold in golds],
+                    GOLDS,
+                ),
+                "score on one database": (lambda: list(map(score, golds)), GOLDS),
+                f"score with {MIN_VARIANTS} variants": (score_with_variants, GOLDS),
             }
             taken = take_turns(ways, rounds)
     return [
@@ -239,41 +230,35 @@ def manifest(rounds: int) -> Sequence[Measured]:
     return [line_of(what, taken, "streamed", "row dictionaries", unit="row")]
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one program took, its children included."""
-
-    cpu: float
-    """Seconds, user and system."""
-    wall: float
-    """Seconds."""
-    peak: float
-    """MiB of its largest process."""
-
-
-def _usage(command: Sequence[str | Path]) -> Usage:
+def _usage(command: Sequence[str | Path]) -> dict[str, float]:
+    """CPU seconds of a program and its children, wall seconds, MiB of its largest process."""
     began = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise RuntimeError(f"{command[0]} ended with {child.returncode}")
-    return Usage(
-        cpu=usage.ru_utime + usage.ru_stime,
-        wall=time.perf_counter() - began,
-        peak=usage.ru_maxrss / 1024,
-    )
+    wall = time.perf_counter() - began
+    cpu = usage.ru_utime + usage.ru_stime
+    return {"cpu_s": cpu, "wall_s": wall, "peak_mib": usage.ru_maxrss / 1024}
 
 
-def _beside(what: str, ours: Sequence[Usage], peer: str, theirs: Sequence[Usage]) -> Measured:
-    """Medians of both programs, and of the rounds' ratios."""
+def _beside(
+    what: str, commands: Mapping[str, Sequence[str | Path]], rounds: int, out: Path | None = None
+) -> Measured:
+    """Medians of two programs that take turns, and of the rounds' ratios; `out` is emptied."""
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            if out:
+                shutil.rmtree(out, ignore_errors=True)
+            runs[name].append(_usage(command))
     line: dict[str, object] = {"what": what}
-    for name, runs in (("envbuild", ours), (peer, theirs)):
-        for figure in ("cpu", "wall", "peak"):
-            unit = "mib" if figure == "peak" else "s"
-            line[f"{name}_{figure}_{unit}"] = round(median(getattr(r, figure) for r in runs), 2)
-    pairs = list(zip(theirs, ours, strict=True))
-    line["less_cpu"] = round(median(a.cpu / b.cpu for a, b in pairs), 2)
-    line["less_wall"] = round(median(a.wall / b.wall for a, b in pairs), 2)
+    for name, found in runs.items():
+        line |= {f"{name}_{key}": round(median(r[key] for r in found), 2) for key in found[0]}
+    pairs = list(zip(*runs.values(), strict=True))
+    for key in ("cpu_s", "wall_s"):
+        line[f"less_{key[:-2]}"] = round(median(peer[key] / own[key] for own, peer in pairs), 2)
     return line
 
 
@@ -302,12 +287,12 @@ def read_json(rounds: int) -> Sequence[Measured]:
         for records in (RECORDS, 2 * RECORDS):
             path = Path(folder, f"{records}.json")
             _write_records(path, records)
-            runs = [
-                [_usage([sys.executable, "-c", program, path]) for _ in range(rounds)]
-                for program in (_READ_OURS, _READ_WHOLE)
-            ]
+            commands = {
+                name: [sys.executable, "-c", program, path]
+                for name, program in (("envbuild", _READ_OURS), ("json_load", _READ_WHOLE))
+            }
             what = f"read data.json of {path.stat().st_size / 1e6:.0f} MB"
-            lines.append(_beside(what, runs[0], "json_load", runs[1]))
+            lines.append(_beside(what, commands, rounds))
     return lines
 
 
@@ -344,25 +329,15 @@ def materialize(rounds: int) -> Sequence[Measured]:
         # in another process: what this one held would count as its children's peak
         list(run_shards(_write_source, [str(source)], workers=2))
         schemas = source / "sqale2_schemas"
-        own: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "envbuild",
-            "materialize",
-            schemas,
-            "--quiet",
-        ]
-        commands: list[list[str | Path]] = [[*own, "--workers", str(WORKERS), "--out", out]]
-        commands += [[peer, "--input", schemas, "--output", out]] if peer else []
-        runs: list[list[Usage]] = [[] for _ in commands]
-        for _ in range(rounds):
-            for command, found in zip(commands, runs, strict=True):
-                shutil.rmtree(out, ignore_errors=True)
-                found.append(_usage(command))
-    what = f"materialize {DATABASES} SQaLe-shaped databases, {WORKERS} workers"
-    if not peer:
-        what += "; sqale-extract is not installed, so beside itself"
-    return [_beside(what, runs[0], "sqale_extract" if peer else "again", runs[-1])]
+        own = [sys.executable, "-m", "envbuild", "materialize", schemas, "--quiet"]
+        own += ["--workers", str(WORKERS), "--out", out]
+        what = f"materialize {DATABASES} SQaLe-shaped databases, {WORKERS} workers"
+        if peer:
+            theirs = {"sqale_extract": [peer, "--input", schemas, "--output", out]}
+        else:
+            what += "; sqale-extract is not installed, so beside itself"
+            theirs = {"again": own}
+        return [_beside(what, {"envbuild": own, **theirs}, rounds, out)]
 
 
 def _write_source(folder: str) -> None:

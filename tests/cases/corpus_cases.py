@@ -3,30 +3,22 @@
 import json
 import re
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import apsw
-
-from envbuild.corpora.folder import CorpusFolder
-from envbuild.corpora.source import read_source
 from envbuild.env.tools import Toolbox
 from envbuild.env.views import open_database
 from envbuild.errors import CorpusError
 from envbuild.materialize.build import Built, build_database
-from envbuild.materialize.corpus import build_corpus
 from envbuild.preflight.checks import UNDETERMINED
 from envbuild.preflight.row_counts import measure_corpus
 from envbuild.preflight.run import check_databases, conclude
 from envbuild.records.corpus import DatabaseRecord, Schema
 from envbuild.records.episode import EpisodeSettings
-from envbuild.records.execution import Limits
 from envbuild.records.preflight import Finding, Severity, Thresholds
 from envbuild.schema.graph import SchemaGraph
 from envbuild.schema.sampler import sample_schema
 from envbuild.sql.connect import quote_name
-from envbuild.sql.execution.session import Session
 from envbuild.sql.files.inspect import (
     KeyState,
     check_foreign_keys,
@@ -36,29 +28,35 @@ from envbuild.sql.files.inspect import (
 )
 from envbuild.sql.names import fold_name
 from tests.cases.databases import (
+    Run,
     asked,
+    build_source,
+    limits_of,
     payload_text,
     python,
+    query,
     write_corpus,
     write_source,
 )
 from tests.cases.form import (
     FAILED,
-    Capability,
+    Checks,
     as_list,
-    assert_same_bag,
-    assert_same_rows,
-    assert_status,
     contains,
+    deep,
     each,
+    holds,
     lacks,
-    rows_of,
     same,
+    same_bag,
     same_number,
-    typed,
+    same_rows,
+    same_status,
+    says,
+    value_of,
 )
 
-ABOUT_THE_SIZE = ("few_rows", "no_rows", "corpus_signal", "no_signal")
+ABOUT_THE_SIZE = {"few_rows", "no_rows", "corpus_signal", "no_signal"}
 """Findings that any database of a few rows gets; they do not make a case's status an error."""
 
 
@@ -72,306 +70,254 @@ def use_tool(path: Path, tool: str, arguments: dict[str, Any], sample: Any = Non
         database.close()
 
 
-class Materialize(Capability):
+def materialize(run: Run) -> Checks:
     """DDL and payload in, a SQLite file (or several) and an account of refusals out."""
+    given, path = run.given, run.folder / "case.sqlite"
+    record = DatabaseRecord(
+        db_id=str(given.get("db_id", "case")),
+        ddl=given.get("ddl", ""),
+        payload=payload_text(given["payload"]) if "payload" in given else "",
+        dialect=given.get("ddl_dialect", ""),
+    )
+    built: Built | None = None
+    failure = ""
+    if "db_ids" not in given:
+        try:
+            built = build_database(record, path)
+        except CorpusError as e:
+            failure = str(e)
 
-    inputs = "ddl payload ddl_dialect db_ids db_id"
+    def ask(sql: str) -> list[tuple[Any, ...]]:
+        assert not failure, f"there is no database: {failure}"
+        return query(path, sql)
 
-    def run(self) -> None:
-        given = self.given
-        self.built: Built | None = None
-        self.error: CorpusError | None = None
-        self.path = self.folder / "case.sqlite"
-        if "db_ids" in given:
-            ddl = given.get("ddl", "CREATE TABLE t(id INTEGER);")
-            payload = given.get("payload", {})
-            records = [{"db_id": i, "ddl": ddl, "payload": payload} for i in given["db_ids"]]
-            source = read_source(write_source(self.folder, records), "payload")
-            summary = build_corpus(source, self.folder / "out", name="cases", workers=1)
-            self.corpus = CorpusFolder(Path(summary.root))
-            self.names = sorted(self.folder.rglob("*.sqlite"))
-        else:
-            record = DatabaseRecord(
-                db_id=str(given.get("db_id", "case")),
-                ddl=given.get("ddl", ""),
-                payload=payload_text(given["payload"]) if "payload" in given else "",
-                dialect=given.get("ddl_dialect", ""),
-            )
-            try:
-                self.built = build_database(record, self.path)
-            except CorpusError as e:
-                self.error = e
-        self.check(self.case.expected)
+    def objects(kind: str) -> list[Any]:
+        listed = f"SELECT name FROM sqlite_schema WHERE type = '{kind}' ORDER BY name"
+        return [name for (name,) in ask(listed) if not name.startswith("sqlite_")]
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
-        assert self.error is None, f"there is no database: {self.error}"
-        found: list[tuple[Any, ...]] = asked(self.path, lambda c: list(c.execute(sql)))
-        return found
+    def columns(table: str) -> list[Any]:
+        name = table.replace("'", "''")
+        listed = f"SELECT name FROM pragma_table_xinfo('{name}') WHERE hidden <> 1 ORDER BY cid"
+        return [name for (name,) in ask(listed)]
 
-    def _objects(self, kind: str) -> list[Any]:
-        found = self._query(
-            f"SELECT name FROM sqlite_schema WHERE type = '{kind}' "
-            "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
-        )
-        return [name for (name,) in found]
-
-    def check_tables(self, expected: list[str]) -> None:
-        same(self._objects("table"), sorted(expected))
-
-    def check_views(self, expected: list[str]) -> None:
-        same(self._objects("view"), sorted(expected))
-
-    def check_triggers(self, expected: list[str]) -> None:
-        same(self._objects("trigger"), sorted(expected))
-
-    def check_indexes(self, expected: list[str]) -> None:
+    def indexes(_: Any) -> None:
         """Those expected are there, the optional ones may be, no other is."""
-        needed = set(self.case.expected.get("indexes", ()))
-        named = needed | set(expected) | set(self.case.expected.get("optional_indexes", ()))
-        assert needed <= set(self._objects("index")) <= named
+        needed = set(run.expected.get("indexes", ()))
+        optional = set(run.expected.get("optional_indexes", ()))
+        assert needed <= set(objects("index")) <= needed | optional
 
-    check_optional_indexes = check_indexes
-
-    def _columns(self, table: str) -> list[Any]:
-        literal = table.replace("'", "''")
-        listed = f"SELECT name FROM pragma_table_xinfo('{literal}') WHERE hidden <> 1 ORDER BY cid"
-        return [name for (name,) in self._query(listed)]
-
-    def check_columns(self, expected: dict[str, list[str]]) -> None:
-        same({table: self._columns(table) for table in expected}, expected)
-
-    def check_rows(self, expected: dict[str, Any]) -> None:
-        how = str(self.case.expected.get("compare", "")).lower()
-        for table, rows in expected.items():
-            found = self._query(f"SELECT * FROM {quote_name(table)}")
-            if "json" in how:
-                same(typed(_parsed(found)), typed(_parsed(rows_of(rows))))
+    def rows(expected: dict[str, Any]) -> None:
+        for table, wanted in expected.items():
+            found = ask(f"SELECT * FROM {quote_name(table)}")
+            if "json" in str(run.expected.get("compare", "")).lower():
+                same(deep(_parsed(found)), deep(_parsed(value_of(wanted))))
             else:
-                assert_same_bag(found, rows)
+                same_bag(found, wanted)
 
-    def check_compare(self, expected: str) -> None:
-        known = re.search(r"json|order|set|bag", expected, re.IGNORECASE)
-        assert known, f"unknown way to compare: {expected}"
-
-    def check_typeof(self, expected: Any) -> None:
-        tables = expected if isinstance(expected, dict) else {self._objects("table")[0]: expected}
-        for table, classes in tables.items():
-            kinds = ", ".join(f"typeof({quote_name(column)})" for column in self._columns(table))
-            found = self._query(f"SELECT {kinds} FROM {quote_name(table)}")
+    def storage_classes(expected: dict[str, list[Any]]) -> None:
+        for table, classes in expected.items():
+            kinds = ", ".join(f"typeof({quote_name(column)})" for column in columns(table))
+            found = ask(f"SELECT {kinds} FROM {quote_name(table)}")
             same(found, [tuple(as_list(row)) for row in classes])
 
-    def check_also_sql(self, expected: list[Any]) -> None:
-        for sql, rows in expected:
-            assert_same_rows(self._query(sql), rows)
-
-    def check_describe_contains(self, expected: dict[str, Any]) -> None:
+    def describes(expected: dict[str, Any]) -> None:
         for table, texts in expected.items():
-            said, _ = use_tool(self.path, "describe_table", {"table_name": table})
+            said, _ = use_tool(path, "describe_table", {"table_name": table})
             assert not said.failed, said.result
-            assert all(text in said.result for text in as_list(texts)), said.result
+            contains(said.result, texts)
 
-    def _tables(self) -> dict[str, Any]:
-        assert self.built is not None, f"there is no database: {self.error}"
-        return {fold_name(row.table): row for row in self.built.tables}
+    def tables() -> dict[str, Any]:
+        assert built is not None, f"there is no database: {failure}"
+        return {fold_name(row.table): row for row in built.tables}
 
-    def check_loaded(self, expected: Any) -> None:
-        tables = self._tables()
-        assert self.built is not None
-        stored = {name: row.rows_stored for name, row in tables.items()}
+    def loaded(expected: Any) -> None:
+        accounts = tables()
+        for account in accounts.values():
+            same(account.rows_offered, account.rows_stored + account.rows_refused)
+        stored = Counter({name: account.rows_stored for name, account in accounts.items()})
         if isinstance(expected, dict):
-            same({table: stored.get(fold_name(table), 0) for table in expected}, expected)
+            same({table: stored[fold_name(table)] for table in expected}, expected)
         else:
-            same(self.built.database.rows_stored, expected)
-        assert all(
-            row.rows_offered == row.rows_stored + row.rows_refused for row in tables.values()
-        )
+            same((stored.total(), built.database.rows_stored), (expected, expected))
 
-    def check_rejected(self, expected: Any) -> None:
-        assert self.built is not None
+    def rejected(expected: Any) -> None:
+        accounts = tables()
+        assert built is not None
+        refused = Counter(fold_name(r.table) for r in built.rejects if r.kind == "row")
         if not isinstance(expected, dict):
-            same(self.built.database.rows_refused, expected)
+            same(built.database.rows_refused, expected)
             return
-        refused = Counter(fold_name(r.table) for r in self.built.rejects if r.kind == "row")
         for table, count in expected.items():
-            row = self._tables().get(fold_name(table))
-            assert count == refused[fold_name(table)] == (row.rows_refused if row else count), table
+            account = accounts.get(fold_name(table))
+            assert account is None or account.rows_refused == count, table
+            same((table, refused[fold_name(table)]), (table, count))
 
-    def check_diagnostics(self, expected: Any) -> None:
+    def diagnostics(expected: Any) -> None:
         """Each is a reason that was given; an empty list says that nothing was changed."""
-        said = [str(self.error)]
-        if self.built is not None:
-            said = [f"{r.reason} {r.detail}" for r in self.built.rejects]
+        said = [f"{r.reason} {r.detail}" for r in built.rejects] if built else [failure]
         assert expected or not said
-        contains(said, expected)
+        says(said, expected)
 
-    check_error = check_error_contains = check_diagnostics
-
-    def check_status(self, expected: str) -> None:
-        refused = self.built is not None and self.built.database.ddl_refused > 0
+    def status(expected: str) -> None:
+        refused = built is not None and built.database.ddl_refused > 0
         if not (expected == "error" and refused):  # the database is there, and says so
-            assert_status("error" if self.error else "ok", expected)
+            same_status("error" if failure else "ok", expected)
 
-    def found_database_left_behind(self) -> bool:
-        return any(path.is_file() for path in self.folder.iterdir())
-
-    def check_journal_mode(self, expected: str) -> None:
-        with closing(apsw.Connection(str(self.path))) as connection:
-            same(connection.pragma("journal_mode"), expected.lower())
-
-    def check_header_bytes_18_19(self, expected: Any) -> None:
-        wanted = bytes.fromhex(expected) if isinstance(expected, str) else bytes(expected)
-        same(self.path.read_bytes()[18:20], wanted)
-
-    def check_sidecar_files(self, expected: Any) -> None:
+    def sidecar_files(expected: Any) -> None:
         """Files left beside the database: their names or endings, their number, whether any."""
-        self._query("SELECT count(*) FROM sqlite_schema")
-        left = sorted(p.name for p in self.folder.iterdir() if p != self.path)
+        ask("SELECT count(*) FROM sqlite_schema")
+        left = [file.name for file in run.folder.iterdir() if file != path]
         if isinstance(expected, bool | int):
             same(type(expected)(len(left)), expected)
         else:
-            name = self.path.name
-            same(left, sorted(f"{name}{one}" if one.startswith("-") else one for one in expected))
+            same_bag(left, [path.name + n if n.startswith("-") else n for n in expected])
 
-    def check_n_files(self, expected: int) -> None:
-        assert len(self.names) == len(self.corpus.databases()) == expected
+    def header(expected: Any) -> None:
+        wanted = bytes.fromhex(expected) if isinstance(expected, str) else bytes(expected)
+        same(path.read_bytes()[18:20], wanted)
 
-    def found_distinct_casefold(self) -> bool:
-        return len({path.name.casefold() for path in self.names}) == len(self.names)
+    return {
+        "tables": lambda x: same(objects("table"), sorted(x)),
+        "views": lambda x: same(objects("view"), sorted(x)),
+        "triggers": lambda x: same(objects("trigger"), sorted(x)),
+        "indexes|optional_indexes": indexes,
+        "columns": lambda x: same({table: columns(table) for table in x}, x),
+        "rows": rows,
+        "compare": lambda x: holds(re.search("json|order|set|bag", x.lower()), f"compare: {x}"),
+        "typeof": storage_classes,
+        "also_sql": lambda x: [same_rows(ask(sql), wanted) for sql, wanted in x],
+        "describe_contains": describes,
+        "loaded": loaded,
+        "rejected": rejected,
+        "diagnostics|error|error_contains": diagnostics,
+        "status": status,
+        "database_left_behind": lambda x: same(any(f.is_file() for f in run.folder.iterdir()), x),
+        "journal_mode": lambda x: same(ask("PRAGMA journal_mode"), [(x.lower(),)]),
+        "header_bytes_18_19": header,
+        "sidecar_files": sidecar_files,
+        **(_several_databases(run) if "db_ids" in given else {}),
+    }
 
-    def found_inside_output_dir(self) -> bool:
-        root = (self.folder / "out").resolve()
-        return all(path.resolve().is_relative_to(root) for path in self.names)
 
-    def check_forbidden_in_name(self, expected: Any) -> None:
-        lacks([part for path in self.names for part in (path.stem, path.parent.name)], expected)
+def _parsed(rows: Any) -> list[list[Any]]:
+    """The rows with their JSON cells as values."""
 
-    def check_manifest_db_ids(self, expected: list[str]) -> None:
-        db_ids = [row.db_id for row in self.corpus.databases()]
-        same(sorted(db_ids), sorted(expected))
-        assert all(self.corpus.database_path(db_id).is_file() for db_id in db_ids)
-
-
-def _parsed(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     def parse(cell: Any) -> Any:
         try:
             return json.loads(cell) if str(cell)[:1] in ("[", "{") else cell
         except ValueError:
             return cell
 
-    return [tuple(map(parse, row)) for row in rows]
+    return [[parse(cell) for cell in row] for row in rows]
 
 
-class Preflight(Capability):
+def _several_databases(run: Run) -> Checks:
+    """A corpus of one database for each db_id."""
+    ddl = run.given.get("ddl", "CREATE TABLE t(id INTEGER);")
+    payload = run.given.get("payload", {})
+    records = [{"db_id": i, "ddl": ddl, "payload": payload} for i in run.given["db_ids"]]
+    out = run.folder / "out"
+    corpus = build_source(write_source(run.folder, records), out)
+    files = sorted(run.folder.rglob("*.sqlite"))
+    db_ids = [row.db_id for row in corpus.databases()]
+    assert all(corpus.database_path(db_id).is_file() for db_id in db_ids)
+    root, names = out.resolve(), [n for f in files for n in (f.stem, f.parent.name)]
+    inside = all(file.resolve().is_relative_to(root) for file in files)
+    return {
+        "n_files": lambda x: same([len(files), len(db_ids)], [x, x]),
+        "distinct_casefold": lambda x: same(
+            len({f.name.casefold() for f in files}) == len(files), x
+        ),
+        "inside_output_dir": lambda x: same(inside, x),
+        "forbidden_in_name": lambda x: lacks(names, x),
+        "manifest_db_ids": lambda x: same_bag(db_ids, x),
+    }
+
+
+def preflight(run: Run) -> Checks:
     """A corpus of one database through every check."""
+    given = run.given
+    queries = run.listed("gold_sql", "queries")
+    questions = [
+        {"question_id": str(n), "db_id": "case", "gold_sql": sql} for n, sql in enumerate(queries)
+    ]
+    databases = {"case": given.get("ddl", "")}
+    corpus = write_corpus(run.folder, databases, questions, given.get("payload", ""))
+    measured = measure_corpus(corpus, Thresholds())
+    result = conclude(measured, check_databases(measured, limits=limits_of(given), workers=1))
+    path = corpus.database_path("case") if corpus.databases() else Path()
+    report, findings = result.report, result.findings
+    codes = Counter(finding.code for finding in findings)
 
-    inputs = "ddl payload gold_sql queries timeout_s"
-
-    def run(self) -> None:
-        given = self.given
-        self.queries = [given["gold_sql"]] if "gold_sql" in given else []
-        self.queries += given.get("queries", [])
-        payloads = {"case": given["payload"]} if "payload" in given else {}
-        questions = [
-            {"question_id": str(n), "db_id": "case", "gold_sql": sql}
-            for n, sql in enumerate(self.queries)
-        ]
-        corpus = write_corpus(
-            self.folder, {"case": given.get("ddl", "")}, questions, payloads=payloads
-        )
-        limits = Limits(seconds=float(given.get("timeout_s", Limits().seconds)))
-        measured = measure_corpus(corpus, Thresholds())
-        self.found = conclude(measured, check_databases(measured, limits=limits, workers=1))
-        self.path = corpus.database_path("case") if corpus.databases() else Path()
-        self.codes = Counter(finding.code for finding in self.found.findings)
-        self.check(self.case.expected)
-
-    def check_gold_status(self, expected: str) -> None:
-        gold = self.found.report.gold
-        found = [s for s in ("timeout", "denied", "truncated", "error", "ok") if getattr(gold, s)]
+    def gold_status(expected: str) -> None:
+        outcomes = ("timeout", "denied", "truncated", "error", "ok")
+        found = [outcome for outcome in outcomes if getattr(report.gold, outcome)]
         assert found, "the gold query was not run"
-        assert_status(found[0], expected)
+        same_status(found[0], expected)
 
-    def found_gold_rows(self) -> int:
-        with Session.open_file(self.path) as session:
-            return len(session.run(self.queries[0]).rows)
-
-    def found_empty_gold(self) -> bool:
-        return self.codes["empty_gold"] > 0
-
-    def found_trivial_gold(self) -> bool:
-        return self.codes["trivial_gold"] > 0
-
-    def check_nondeterministic(self, expected: Any) -> None:
+    def nondeterministic(expected: Any) -> None:
         """The clock counts although these rows do not show it yet: they will on another day."""
 
         def tells(finding: Finding) -> bool:
             shown = finding.severity is not Severity.NOTE or finding.code == "clock_gold"
             return finding.code in UNDETERMINED and shown
 
-        told = {finding.question_id for finding in self.found.findings if tells(finding)}
-        each(same, [str(number) in told for number in range(len(self.queries))], expected)
+        told = {finding.question_id for finding in findings if tells(finding)}
+        each(same, [question["question_id"] in told for question in questions], expected)
 
-    def _statuses(self) -> set[str]:
-        """`error` for an error finding; those about too few rows leave `ok` possible too."""
-        errors = {f.code for f in self.found.findings if f.severity is Severity.ERROR}
-        if errors - set(ABOUT_THE_SIZE):
-            return set(FAILED)
-        return {"ok", *FAILED} if errors else {"ok"}
+    def keys(state: KeyState) -> list[list[str]]:
+        return [[k.child, k.parent] for k in asked(path, check_foreign_keys) if k.state is state]
 
-    def check_status(self, expected: str) -> None:
-        assert expected in self._statuses()
+    def fk_mismatch(expected: list[list[str]]) -> None:
+        same_bag(keys(KeyState.MISMATCH), expected)
+        same(codes["fk_mismatch"], len(expected))
 
-    def check_status_not(self, expected: Any) -> None:
-        assert self._statuses() - set(as_list(expected)), f"status {expected}: {self.codes}"
+    def missing_parents(expected: list[str]) -> None:
+        same_bag({parent for _, parent in keys(KeyState.MISSING_PARENT)}, expected)
+        told = [f.message for f in findings if f.code == "missing_parents"]
+        contains(told, expected)
 
-    def check_error_contains(self, expected: Any) -> None:
-        contains([f"{f.code} {f.message} {f.example}" for f in self.found.findings], expected)
+    def fk_violations(expected: int) -> None:
+        same(sum(asked(path, orphans_by_table).values()), expected)
+        assert codes["fk_orphans"] or codes["missing_parents"] or not expected
 
-    def check_fk_mismatch(self, expected: list[list[str]]) -> None:
-        keys = asked(self.path, check_foreign_keys)
-        found = sorted([k.child, k.parent] for k in keys if k.state is KeyState.MISMATCH)
-        same(found, sorted(expected))
-        same(self.codes["fk_mismatch"], len(expected))
+    def tables(expected: Any) -> None:
+        names = sorted(asked(path).table_names)
+        same(report.rows.tables, len(names))
+        same(*((len(names), expected) if isinstance(expected, int) else (names, sorted(expected))))
 
-    def check_missing_parent_tables(self, expected: list[str]) -> None:
-        keys = asked(self.path, check_foreign_keys)
-        found = {k.parent for k in keys if k.state is KeyState.MISSING_PARENT}
-        same(sorted(found), sorted(expected))
-        told = [f.message for f in self.found.findings if f.code == "missing_parents"]
-        assert all(any(name in text for text in told) for name in expected)
+    def undecodable_cells(expected: int) -> None:
+        same(sum(column.cells for column in asked(path, find_undecodable)), expected)
+        same(sum(f.count for f in findings if f.code == "undecodable_text"), expected)
 
-    def check_fk_violations_by_table(self, expected: dict[str, int]) -> None:
-        wanted = {table: count for table, count in expected.items() if count}
-        same(asked(self.path, orphans_by_table), wanted)
-
-    def check_fk_violations(self, expected: int) -> None:
-        same(sum(asked(self.path, orphans_by_table).values()), expected)
-        assert self.codes["fk_orphans"] or self.codes["missing_parents"] or not expected
-
-    def check_row_counts(self, expected: dict[str, int]) -> None:
-        counts = asked(self.path, count_table_rows)
-        same({table: counts[table] for table in expected}, expected)
-
-    def check_tables(self, expected: Any) -> None:
-        names = sorted(asked(self.path).table_names)
-        same(self.found.report.rows.tables, len(names))
-        assert expected in (len(names), names) or sorted(as_list(expected)) == names
-
-    def check_median_rows_per_table(self, expected: float) -> None:
-        same_number(self.found.report.rows.median, float(expected))
-
-    def check_undecodable_cells(self, expected: int) -> None:
-        same(sum(column.cells for column in asked(self.path, find_undecodable)), expected)
-        told = [f.count for f in self.found.findings if f.code == "undecodable_text"]
-        same(sum(told), expected)
-
-    def check_undecodable_columns(self, expected: list[str]) -> None:
-        found = [f"{one.table}.{one.column}" for one in asked(self.path, find_undecodable)]
-        same(sorted(found), sorted(expected))
-
-    def found_n_ddl_errors(self) -> int:
-        refused = [f for f in self.found.findings if f.code == "ddl_refused"]
-        return sum(f.severity is not Severity.NOTE for f in refused)
+    errors = {f.code for f in findings if f.severity is Severity.ERROR}
+    statuses = {*(FAILED if errors else ()), *(() if errors - ABOUT_THE_SIZE else ("ok",))}
+    refused = [f for f in findings if f.code == "ddl_refused" and f.severity is not Severity.NOTE]
+    texts = [f"{f.code} {f.message} {f.example}" for f in findings]
+    return {
+        "gold_status": gold_status,
+        "gold_rows": lambda x: same(len(query(path, queries[0])), x),
+        "empty_gold": lambda x: same(codes["empty_gold"] > 0, x),
+        "trivial_gold": lambda x: same(codes["trivial_gold"] > 0, x),
+        "nondeterministic": nondeterministic,
+        "status": lambda x: holds(x in statuses, codes),
+        "status_not": lambda x: holds(statuses - set(as_list(x)), codes),
+        "error_contains": lambda x: says(texts, x),
+        "fk_mismatch": fk_mismatch,
+        "missing_parent_tables": missing_parents,
+        "fk_violations_by_table": lambda x: same(
+            asked(path, orphans_by_table), {table: count for table, count in x.items() if count}
+        ),
+        "fk_violations": fk_violations,
+        "row_counts": lambda x: same({t: asked(path, count_table_rows)[t] for t in x}, x),
+        "tables": tables,
+        "median_rows_per_table": lambda x: same_number(report.rows.median, float(x)),
+        "undecodable_cells": undecodable_cells,
+        "undecodable_columns": lambda x: same_bag(
+            [f"{one.table}.{one.column}" for one in asked(path, find_undecodable)], x
+        ),
+        "n_ddl_errors": lambda x: same(len(refused), x),
+    }
 
 
 _SAMPLE = """
@@ -380,41 +326,30 @@ from pathlib import Path
 from envbuild.schema.read import read_schema_of
 from envbuild.schema.sampler import sample_schema
 
-given = json.load(sys.stdin)
-schema = read_schema_of(Path(given["path"]))
+path, gold, targets, seed = json.load(sys.stdin)
+schema = read_schema_of(Path(path))
 print(json.dumps([
-    sample_schema(schema, set(given["gold"]), target=target, seed=given["seed"]).tables
-    for target in given["targets"]
+    sample_schema(schema, set(gold), target=target, seed=seed).tables for target in targets
 ]))
 """
 
 
-class Graph(Capability):
+def graph(run: Run) -> Checks:
     """Edges, join paths, samples and the views of samples of a materialized schema."""
+    given, path = run.given, run.folder / "case.sqlite"
+    ddl, dialect = given.get("ddl", ""), given.get("ddl_dialect", "")
+    build_database(DatabaseRecord(db_id="case", ddl=ddl, dialect=dialect), path)
+    schema: Schema = asked(path)
+    case_seed = int(given.get("seed", 0))
+    golds = given.get("gold_tables", [])
+    targets = as_list(given.get("targets", given.get("target", len(schema.tables))))
 
-    inputs = (
-        "ddl ddl_dialect gold_tables targets target seed hashseeds sample distractors extra full"
-    )
-    patterns: ClassVar = {r"target(\d+)_allowed": "match_allowed"}
-
-    def run(self) -> None:
-        given = self.given
-        ddl, dialect = given.get("ddl", ""), given.get("ddl_dialect", "")
-        self.path = self.folder / "case.sqlite"
-        build_database(DatabaseRecord(db_id="case", ddl=ddl, dialect=dialect), self.path)
-        self.schema: Schema = asked(self.path)
-        self.seed = int(given.get("seed", 0))
-        whole = len(self.schema.tables)
-        self.targets = as_list(given.get("targets", given.get("target", whole)))
-        self.check(self.case.expected)
-
-    def _sample(self, target: int, seed: int | None = None) -> tuple[str, ...]:
-        given = self.given
+    def sample(target: int, seed: int = case_seed) -> tuple[str, ...]:
         found = sample_schema(
-            self.schema,
-            given.get("gold_tables", ()),
+            schema,
+            golds,
             target=target,
-            seed=self.seed if seed is None else seed,
+            seed=seed,
             distractors=given.get("distractors", "fk"),
             extra=given.get("extra"),
             full=bool(given.get("full", False)),
@@ -422,109 +357,89 @@ class Graph(Capability):
         assert len(set(found.tables)) == len(found.tables)
         return found.tables
 
-    def _viewed(self) -> tuple[list[str], Schema]:
+    def viewed() -> tuple[list[str], Schema]:
         """The tables and the schema that an agent finds in a view of the sample."""
-        sample = self.given.get("sample") or list(self._sample(self.targets[0]))
-        said, schema = use_tool(self.path, "list_tables", {}, sample)
-        return said.result.splitlines(), schema
+        said, shown = use_tool(path, "list_tables", {}, given.get("sample") or sample(targets[0]))
+        return said.result.splitlines(), shown
 
-    def check_edges(self, expected: list[Any]) -> None:
-        same(_edges(self.schema), sorted(expected, key=repr))
-
-    def found_n_edges(self) -> int:
-        return len(self.schema.foreign_keys)
-
-    def check_rendered(self, expected: list[str]) -> None:
-        same(sorted(key.render() for key in self.schema.foreign_keys), sorted(expected))
-
-    def check_missing_parents(self, expected: list[str]) -> None:
-        same(sorted({m.parent for m in self.schema.missing_parents}), sorted(expected))
-
-    def check_nodes(self, expected: list[str]) -> None:
-        same(sorted(self.schema.table_names), sorted(expected))
-
-    def check_join_paths(self, expected: list[Any]) -> None:
+    def join_paths(expected: list[Any]) -> None:
         """In the view where the case names a sample, else in the whole database."""
-        schema = self._viewed()[1] if "sample" in self.given else self.schema
-        for a, b, path in expected:
-            found = SchemaGraph(schema).join_path(a, b)
-            same(None if found is None else list(found), path)
+        graph = SchemaGraph(viewed()[1] if "sample" in given else schema)
+        for a, b, wanted in expected:
+            found = graph.join_path(a, b)
+            same(None if found is None else list(found), wanted)
 
-    def check_join_path_first_edge(self, expected: dict[str, str]) -> None:
+    def first_edge(expected: dict[str, str | None]) -> None:
         """The first line of what the agent's `join_path` says."""
         for pair, edge in expected.items():
             a, b = (name.strip() for name in pair.split(","))
             names = {"table_a": a, "table_b": b}
-            said, schema = use_tool(self.path, "join_path", names, self.given.get("sample"))
+            said, shown = use_tool(path, "join_path", names, given.get("sample"))
             assert not said.failed, said.result
-            if edge is None:
-                assert SchemaGraph(schema).join_path(a, b) is None
-            else:
-                same(said.result.splitlines()[0], edge)
+            joined = SchemaGraph(shown).join_path(a, b) is not None
+            same(said.result.splitlines()[0] if joined else None, edge)
 
-    def found_sizes(self) -> list[int]:
-        return [len(self._sample(target)) for target in self.targets]
-
-    def check_size(self, expected: Any) -> None:
-        each(same, self.found_sizes(), expected)
-
-    def check_must_contain(self, expected: list[str]) -> None:
-        assert all(set(expected) <= set(self._sample(target)) for target in self.targets)
-
-    def match_allowed(self, match: re.Match[str], expected: list[list[str]]) -> None:
+    def allowed(expected: list[list[str]], target: str) -> None:
         """Whatever the seed, the sample is one of these."""
-        allowed = [sorted(tables) for tables in expected]
-        for seed in (self.seed, *range(20)):
-            assert sorted(self._sample(int(match[1]), seed)) in allowed
+        for seed in (case_seed, *range(20)):
+            assert sorted(sample(int(target), seed)) in list(map(sorted, expected))
 
-    def found_identical_across_hashseeds(self) -> bool:
+    def hash_seeds(expected: bool) -> None:
         """The samples under every hash seed; where they agree, they are this process's too."""
-        question = {
-            "path": str(self.path),
-            "gold": self.given.get("gold_tables", []),
-            "targets": self.targets,
-            "seed": self.seed,
+        question = json.dumps([str(path), golds, targets, case_seed])
+        found = {
+            python("-c", _SAMPLE, input=question, PYTHONHASHSEED=str(hash_seed))
+            for hash_seed in given.get("hashseeds", [0, 1])
         }
-        found = set()
-        for hashseed in self.given.get("hashseeds", [0, 1]):
-            text = json.dumps(question)
-            done = python("-c", _SAMPLE, input=text, PYTHONHASHSEED=str(hashseed))
-            assert done.returncode == 0, done.stderr
-            found.add(done.stdout)
-        here = json.loads(json.dumps(list(map(self._sample, self.targets))))
-        assert here in map(json.loads, found)
-        return len(found) == 1
+        assert [list(sample(target)) for target in targets] in map(json.loads, found)
+        same(len(found) == 1, expected)
 
-    def check_some_difference_for_seeds(self, expected: Any) -> None:
+    def differs(expected: Any) -> None:
         """Some two of these seeds (a list, or as many from 0 on) give different samples."""
-        differ = expected is not False
         count = 20 if isinstance(expected, bool) else expected
         seeds = expected if isinstance(expected, list) else range(count)
-        found = {self._sample(target, seed) for target in self.targets for seed in seeds}
-        assert (len(found) > len(self.targets)) is differ, found
+        found = {sample(target, seed) for target in targets for seed in seeds}
+        same(len(found) > len(targets), expected is not False)
 
-    def check_tables(self, expected: list[str]) -> None:
-        names, schema = self._viewed()
-        assert sorted(names) == sorted(expected) == sorted(schema.table_names)
+    def shown_tables(expected: list[str]) -> None:
+        names, shown = viewed()
+        same([sorted(names), sorted(shown.table_names)], [sorted(expected)] * 2)
 
-    def check_edges_among_sample(self, expected: Any) -> None:
+    def shown_edges(expected: Any) -> None:
         """As edges, as `child.col -> parent.col`, or their number."""
-        _, schema = self._viewed()
+        _, shown = viewed()
+        assert not shown.missing_parents
         if isinstance(expected, int):
-            same(len(schema.foreign_keys), expected)
-            return
-        named = expected and isinstance(expected[0], str)
-        found = [key.render() for key in schema.foreign_keys] if named else _edges(schema)
-        same(sorted(found, key=repr), sorted(expected, key=repr))
-        assert not schema.missing_parents
+            same(len(shown.foreign_keys), expected)
+        else:
+            rendered = bool(expected) and isinstance(expected[0], str)
+            same_bag(_rendered(shown) if rendered else _edges(shown), expected)
 
-    def check_status(self, expected: str) -> None:
-        assert_status("ok", expected)
+    return {
+        "edges": lambda x: same_bag(_edges(schema), x),
+        "n_edges": lambda x: same(len(schema.foreign_keys), x),
+        "rendered": lambda x: same_bag(_rendered(schema), x),
+        "missing_parents": lambda x: same_bag({m.parent for m in schema.missing_parents}, x),
+        "nodes": lambda x: same_bag(schema.table_names, x),
+        "join_paths": join_paths,
+        "join_path_first_edge": first_edge,
+        "sizes?": lambda x: each(same, [len(sample(target)) for target in targets], x),
+        "must_contain": lambda x: [holds(set(x) <= set(sample(target))) for target in targets],
+        r"target(\d+)_allowed": allowed,
+        "identical_across_hashseeds": hash_seeds,
+        "some_difference_for_seeds": differs,
+        "tables": shown_tables,
+        "edges_among_sample": shown_edges,
+        "status": lambda x: same_status("ok", x),
+    }
 
 
 def _edges(schema: Schema) -> list[list[Any]]:
-    edges = [
+    return [
         [key.child, list(key.child_columns), key.parent, list(key.parent_columns)]
         for key in schema.foreign_keys
     ]
-    return sorted(edges, key=repr)
+
+
+def _rendered(schema: Schema) -> list[str]:
+    return [key.render() for key in schema.foreign_keys]

@@ -1,11 +1,12 @@
-"""Databases and manifests for cases, by the package's own way in wherever there is one."""
+"""What cases share: databases, corpora and manifests, by the package's own way in."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,74 @@ from envbuild.manifest.build import build_manifest
 from envbuild.manifest.read import Manifest, open_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.materialize.corpus import build_corpus
-from envbuild.records.execution import Limits
+from envbuild.records.execution import Limits, QueryResult
+from envbuild.records.manifest import GoldResult
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_read_only, quote_name
+from envbuild.sql.execution.session import Session
+from envbuild.sql.from_names import order_matters
+from envbuild.sql.verdicts import digest_rows, encode_rows
 
-REPO = Path(__file__).parents[2]
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A case that runs in an empty folder."""
+
+    given: dict[str, Any]
+    expected: dict[str, Any]
+    folder: Path
+    opened: ExitStack
+    """What is closed after the checks."""
+
+    def listed(self, one: str, several: str) -> list[Any]:
+        """What is given under a key for one value, and under a key for several."""
+        return [*([self.given[one]] if one in self.given else []), *self.given.get(several, [])]
+
+    def database(self, name: str = "case") -> Path:
+        """The SQLite file that the case's DDL makes."""
+        return write_database(self.folder / f"{name}.sqlite", self.given.get("ddl", ""))
+
+    def session(self, path: Path) -> Session:
+        """A session with the case's own time-out and row cap; closed after the checks."""
+        limits = limits_of(self.given)
+        return self.opened.enter_context(Session.open_file(path, limits=limits))
 
 
-def python(*arguments: str, input: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Another Python that imports the same package, after its end."""
-    return subprocess.run(
+def limits_of(given: Mapping[str, Any]) -> Limits:
+    """The executor's limits with the case's own time-out and row cap."""
+    limits = Limits()
+    return Limits(
+        seconds=float(given.get("timeout_s", limits.seconds)),
+        rows=int(given.get("row_cap", limits.rows)),
+    )
+
+
+def gold_of(result: QueryResult, sql: str) -> GoldResult:
+    """The gold query's result as a manifest keeps it, whatever its outcome."""
+    ordered = order_matters(sql)
+    return GoldResult(
+        gold_id="gold",
+        outcome=result.outcome.value,
+        columns=result.columns,
+        ordered=ordered,
+        digest=digest_rows(result.rows, ordered=ordered) if result.ok else "",
+        result=encode_rows(result.rows),
+    )
+
+
+def python(*arguments: str, input: str = "", cwd: Path | None = None, **variables: str) -> str:
+    """What another Python prints."""
+    done = subprocess.run(
         [sys.executable, *arguments],
         input=input,
-        env=environment(**variables),
+        cwd=cwd,
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=120,
     )
-
-
-def environment(**variables: str) -> dict[str, str]:
-    """This process's environment for another Python that imports the same package."""
-    paths = [str(REPO), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables}
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def write_database(path: Path, script: str) -> Path:
@@ -49,22 +95,29 @@ def write_database(path: Path, script: str) -> Path:
     return path
 
 
-def add_rows_as_table(path: Path, name: str, rows: list[tuple[Any, ...]], width: int) -> str:
-    """A query that gives these rows as they are; without any, it is `width` columns wide."""
-    width = len(rows[0]) if rows else width
-    table = quote_name(f"envbuild case {name}")
-    with closing(apsw.Connection(str(path))) as connection:
-        columns = ", ".join(f"c{number}" for number in range(width))
-        connection.execute(f"CREATE TABLE {table} ({columns})")
-        marks = ", ".join("?" * width)
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-    return f"SELECT * FROM {table}"
-
-
 def asked(path: Path, read: Callable[[Any], Any] = read_schema) -> Any:
     """What `read` says of the database, by default its schema."""
     with closing(open_read_only(path)) as connection:
         return read(connection)
+
+
+def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query on the file itself."""
+    return list(asked(path, lambda connection: connection.execute(sql).fetchall()))
+
+
+def count_rows(path: Path, tables: Iterable[str]) -> dict[str, int]:
+    """Rows of each table."""
+    return {t: query(path, f"SELECT count(*) FROM {quote_name(t)}")[0][0] for t in tables}
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The values inside objects and lists."""
+    if isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from leaves(inner)
+    else:
+        yield value
 
 
 def write_source(folder: Path, records: Iterable[Mapping[str, Any]], name: str = "source") -> Path:
@@ -76,38 +129,40 @@ def write_source(folder: Path, records: Iterable[Mapping[str, Any]], name: str =
     return path
 
 
+def payload_text(payload: Any) -> str:
+    """A payload given as a string is raw JSON text; anything else becomes it."""
+    return payload if isinstance(payload, str) else json.dumps(payload)
+
+
+def build_source(source: Path, out: Path) -> CorpusFolder:
+    """The corpus that materialize makes of a source of row payloads."""
+    summary = build_corpus(read_source(source, "payload"), out, name="cases", workers=1)
+    return CorpusFolder(Path(summary.root))
+
+
 def write_corpus(
     folder: Path,
     databases: Mapping[str, str],
-    questions: Iterable[Mapping[str, Any]] = (),
-    *,
-    payloads: Mapping[str, Any] | None = None,
+    questions: Iterable[Mapping[str, Any]],
+    payload: Any = "",
 ) -> CorpusFolder:
-    """A corpus folder by materialize: each database's DDL (and payload), and the questions."""
-    payloads = payloads or {}
-    records = [
-        {"db_id": db_id, "ddl": ddl, "payload": payloads.get(db_id, "")}
-        for db_id, ddl in databases.items()
-    ]
+    """A corpus folder by materialize: each database's DDL, one payload for all, the questions."""
     source = folder / "source"
+    records = [{"db_id": i, "ddl": ddl, "payload": payload} for i, ddl in databases.items()]
     write_source(source, records, "databases")
     if questions := [{"question": f"Question {n}", **q} for n, q in enumerate(questions)]:
         write_source(source, questions, "questions")
-    found = read_source(source, "payload")
-    summary = build_corpus(found, folder / "corpus", name="cases", workers=1)
-    return CorpusFolder(Path(summary.root))
+    return build_source(source, folder / "corpus")
 
 
 def write_manifest(
     folder: Path, databases: Mapping[str, str], questions: Iterable[Mapping[str, Any]]
 ) -> Manifest:
     """The questions' manifest, by way of a corpus folder."""
-    corpus = write_corpus(folder, databases, questions)
-    settings = ManifestSettings(limits=Limits())
-    build_manifest([corpus], folder / "manifest", settings=settings, workers=1)
-    return open_manifest(folder / "manifest")
+    return build_rows(write_corpus(folder, databases, questions), folder / "manifest")
 
 
-def payload_text(payload: Any) -> str:
-    """A payload given as a string is raw JSON text; anything else becomes it."""
-    return payload if isinstance(payload, str) else json.dumps(payload)
+def build_rows(corpus: CorpusFolder, out: Path) -> Manifest:
+    """The manifest of a corpus under the default settings."""
+    build_manifest([corpus], out, settings=ManifestSettings(), workers=1)
+    return open_manifest(out)

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pyarrow as pa
@@ -19,17 +19,25 @@ from envbuild.evaluate.answers import read_predictions
 from envbuild.evaluate.predicted import judge_predictions, load_benchmark
 from envbuild.io.episodes import EpisodeJournal
 from envbuild.io.json_stream import iter_json
-from envbuild.io.parquet import open_parquet, parquet_metadata, read_records, write_records
-from envbuild.manifest.build import build_manifest
-from envbuild.manifest.read import GOLD_SCHEMA, REJECTS_FILE, ROW_SCHEMA, ROWS_FILE, open_manifest
-from envbuild.manifest.settings import ManifestSettings
+from envbuild.io.parquet import (
+    open_parquet,
+    parquet_metadata,
+    read_records,
+    write_batches,
+    write_records,
+)
+from envbuild.manifest.read import GOLD_SCHEMA, REJECTS_FILE, ROWS_FILE
 from envbuild.records.corpus import Question, Reject
 from envbuild.records.episode import EndedBy, Episode
+from envbuild.records.execution import Outcome, QueryResult
 from envbuild.records.manifest import GoldResult
 from envbuild.sql.mask import mask_sql
-from envbuild.sql.verdicts import decode_rows, encode_rows
+from envbuild.sql.verdicts import decode_rows
 from tests.cases.databases import (
-    environment,
+    Run,
+    build_rows,
+    gold_of,
+    leaves,
     python,
     write_corpus,
     write_database,
@@ -37,191 +45,208 @@ from tests.cases.databases import (
     write_source,
 )
 from tests.cases.form import (
-    Capability,
+    Checks,
     as_list,
-    assert_status,
-    close,
-    contains,
     deep,
+    holds,
     lacks,
     plain,
     same,
+    same_bag,
+    same_number,
+    same_status,
+    says,
     value_of,
 )
-from tests.cases.open_records import open_schema, read_open_records, write_open_records
+from tests.shared import envbuild
 
 DDL = "CREATE TABLE t(id INTEGER); INSERT INTO t VALUES(1),(2);"
 LENGTHS = {"short": 20, "medium": 200, "long": 400}
 """Masked lengths of golds, one in each of the published buckets."""
+_MANIFEST = """
+import sys
+from envbuild.cli.app import app
+
+for arguments in (
+    ["materialize", sys.argv[1], "--out", "corpus", "--name", "cases"],
+    ["manifest", "corpus", "--out", "manifest"],
+):
+    code = app([*arguments, "--workers", "1", "--quiet"], standalone_mode=False)
+    assert code in (None, 0, 1), code
+"""
 
 
-class Manifest(Capability):
+def manifest(run: Run) -> Checks:
     """Records and results through Parquet, and questions through a manifest."""
-
-    inputs = "shards records known_db_ids ddl gold pred_in_file_order inputs hashseeds"
-
-    def run(self) -> None:
-        given = self.given
-        self.files: list[Path] = []
-        self.read_back: list[dict[str, Any]] = []
-        self.rejects: list[Reject] = []
-        self.built_rows = 0
-        shards = value_of(given.get("shards") or ([given["records"]] if "records" in given else []))
-        schema = open_schema((r for shard in shards for r in shard), known=ROW_SCHEMA)
-        for number, shard in enumerate(shards):
-            self.files.append(self.folder / f"shard-{number}.parquet")
-            write_open_records(self.files[-1], shard, schema)
-            self.read_back += read_open_records(self.files[-1])
-        if "known_db_ids" in given:
-            self._build()
-        self.check(self.case.expected)
-
-    def _build(self) -> None:
-        """The records as questions over the known databases, to a manifest."""
-        given = self.given
-        databases = {db_id: given.get("ddl", DDL) for db_id in given["known_db_ids"]}
-        corpus = write_corpus(self.folder / "built", databases, given["records"])
-        out = self.folder / "manifest"
-        self.rejects = [r for r in corpus.rejects() if r.kind == "question"]
+    given, folder = run.given, run.folder
+    shards = value_of(given.get("shards") or ([given["records"]] if "records" in given else []))
+    schema = _schema_of([record for shard in shards for record in shard])
+    files = [folder / f"shard-{number}.parquet" for number in range(len(shards))]
+    for file, shard in zip(files, shards, strict=True):
+        columns = [[_stored(record.get(f.name), f) for record in shard] for f in schema]
+        arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
+        write_batches(file, [pa.record_batch(arrays, schema=schema)], schema)
+    read_back = [record for file in files for record in _read_back(file)]
+    rejects: list[Reject] = []
+    scored = 0
+    if "known_db_ids" in given:  # the records are questions over these databases
+        databases = dict.fromkeys(given["known_db_ids"], given.get("ddl", DDL))
+        corpus = write_corpus(folder / "built", databases, given["records"])
+        rejects = [r for r in corpus.rejects() if r.kind == "question"]
         if corpus.questions():
-            build_manifest([corpus], out, settings=ManifestSettings(), workers=1)
-            self.built_rows = len(open_manifest(out).rows)
-            self.rejects += read_records(out / REJECTS_FILE, Reject)
-            self.files.append(out / ROWS_FILE)
-        assert self.built_rows + len(self.rejects) == len(given["records"])
+            scored = len(build_rows(corpus, folder / "manifest").rows)
+            rejects += read_records(folder / "manifest" / REJECTS_FILE, Reject)
+            files.append(folder / "manifest" / ROWS_FILE)
+        same(scored + len(rejects), len(given["records"]))
+    parquet = list(map(open_parquet, files))
 
-    def _schemas(self) -> list[pa.Schema]:
-        return [open_parquet(path).schema_arrow for path in self.files]
-
-    def found_schemas_equal(self) -> bool:
-        first, *others = self._schemas()
-        return all(schema.equals(first, check_metadata=True) for schema in others)
-
-    def check_type_of(self, expected: dict[str, str]) -> None:
-        for schema in self._schemas():
-            found = {name: _type_text(schema.field(name).type) for name in expected}
+    def type_of(expected: dict[str, str]) -> None:
+        for file in parquet:
+            found = {name: _type_text(file.schema_arrow.field(name).type) for name in expected}
             same(found, {name: wanted.replace(" ", "") for name, wanted in expected.items()})
 
-    def found_n_rows(self) -> int:
-        return sum(open_parquet(path).metadata.num_rows for path in self.files)
-
-    def check_roundtrip(self, expected: dict[str, list[Any]]) -> None:
+    def roundtrip(expected: dict[str, list[Any]]) -> None:
         for name, values in expected.items():
-            same(deep([r[name] for r in self.read_back]), deep(value_of(values)))
+            same(deep([record[name] for record in read_back]), deep(value_of(values)))
 
-    def check_roundtrip_typed(self, expected: dict[str, list[Any]]) -> None:
+    def roundtrip_typed(expected: dict[str, list[Any]]) -> None:
         """As records, and, where the values are rows of a result, as stored gold results too."""
-        self.check_roundtrip(expected)
-        results = value_of(expected.get("gold_rows", []))
-        golds = [
-            GoldResult(
-                gold_id=str(number),
-                outcome="ok",
-                columns=(),
-                ordered=False,
-                digest="",
-                result=encode_rows(tuple(map(tuple, rows))),
-            )
-            for number, rows in enumerate(results)
-        ]
-        path = self.folder / "gold.parquet"
-        write_records(path, golds, GOLD_SCHEMA)
-        kept = [decode_rows(gold.result) for gold in read_records(path, GoldResult)]
-        same(deep(kept), deep(results))
+        roundtrip(expected)
+        results = [tuple(map(tuple, rows)) for rows in value_of(expected.get("gold_rows", []))]
+        golds = [gold_of(QueryResult(outcome=Outcome.OK, rows=rows), "") for rows in results]
+        write_records(folder / "gold.parquet", golds, GOLD_SCHEMA)
+        kept = read_records(folder / "gold.parquet", GoldResult)
+        same(deep([decode_rows(gold.result) for gold in kept]), deep(results))
 
-    def check_distinct(self, expected: list[str]) -> None:
+    def distinct(expected: list[str]) -> None:
         """`blob ff`, `text ff`, …: values that are all there, and none equal to another."""
         readers: dict[str, Callable[[str], Any]] = {
             **{"blob": bytes.fromhex, "text": str, "null": lambda text: None},
             **{"int": int, "integer": int, "float": float, "real": float},
         }
         pairs = [text.partition(" ") for text in expected]
-        wanted = [deep(readers[kind.lower()](rest)) for kind, _, rest in pairs]
-        leaves = [deep(leaf) for leaf in iter_leaves(self.read_back)]
-        assert all(one in leaves for one in wanted), leaves
-        same(len(set(map(repr, wanted))), len(expected))
+        wanted = {deep(readers[kind.lower()](rest)) for kind, _, rest in pairs}
+        assert wanted <= set(map(deep, leaves(read_back)))
+        same(len(wanted), len(expected))
 
-    def check_max_nesting(self, expected: str) -> None:
+    def max_nesting(expected: str) -> None:
         """No column is nested deeper than this type, and one is of it."""
         wanted = expected.replace(" ", "")
-        types = [_type_text(field.type) for schema in self._schemas() for field in schema]
+        types = [_type_text(field.type) for file in parquet for field in file.schema_arrow]
         assert max(text.count("<") for text in types) <= wanted.count("<"), types
         assert wanted in types, types
 
-    def check_readable_by(self, expected: list[str]) -> None:
+    def readable_by(expected: list[str]) -> None:
         for reader in expected:
-            for path in self.files:
-                same(_READERS[reader](path), open_parquet(path).metadata.num_rows)
+            for path, file in zip(files, parquet, strict=True):
+                same(_READERS[reader](path), file.metadata.num_rows)
 
-    def check_status(self, expected: str) -> None:
-        assert_status("error" if self.rejects else "ok", expected)
+    def errors(expected: list[list[str]]) -> None:
+        found = [[r.question_id, plain(r.reason)] for r in rejects]
+        same_bag(found, [[str(id_), plain(reason)] for id_, reason in expected])
 
-    def check_errors(self, expected: list[list[str]]) -> None:
-        found = sorted((r.question_id, plain(r.reason)) for r in self.rejects)
-        same(found, sorted((str(id_), plain(reason)) for id_, reason in expected))
-
-    def found_scored(self) -> int:
-        return self.built_rows
-
-    def check_forbidden_metadata_substring(self, expected: Any) -> None:
+    def forbidden_metadata(expected: Any) -> None:
         """Nothing of the kind stands in the Parquet file's own metadata."""
-        for path in self.files:
-            file = open_parquet(path).metadata
-            said = f"{parquet_metadata(path)} {file.metadata} {file.created_by}".lower()
+        for path, file in zip(files, parquet, strict=True):
+            own = file.metadata
+            said = f"{parquet_metadata(path)} {own.metadata} {own.created_by}".lower()
             lacks(said, [text.lower() for text in as_list(expected)])
 
-    def _judged(self) -> list[bool | None]:
+    @cache
+    def judged() -> list[bool | None]:
         """The verdicts on the predictions file, matched to the golds by id."""
-        given, path = self.given, self.folder / "case.sqlite"
-        if not path.exists():
-            write_database(path, given.get("ddl", DDL))
+        path = write_database(folder / "case.sqlite", given.get("ddl", DDL))
         golds = given["gold"].items() if isinstance(given["gold"], dict) else given["gold"]
         questions = [
             Question(question_id=str(i), db_id="case", question="?", gold_sql=sql)
             for i, sql in golds
         ]
-        file = self.folder / "predictions.jsonl"
-        lines = [json.dumps({"id": str(i), "sql": sql}) for i, sql in given["pred_in_file_order"]]
-        file.write_text("\n".join(lines) + "\n")
-        judged = judge_predictions(
+        lines = ({"id": str(i), "sql": sql} for i, sql in given["pred_in_file_order"])
+        predictions = read_predictions(write_source(folder, lines, "predictions"), questions)
+        verdicts = judge_predictions(
             questions,
-            read_predictions(file, questions).sql,
+            predictions.sql,
             benchmark=load_benchmark("bird"),
             database_path=lambda db_id: path,
         )
-        return [verdict.official_correct for verdict in judged]
+        return [verdict.official_correct for verdict in verdicts]
 
-    def found_correct(self) -> int:
-        return sum(bool(correct) for correct in self._judged())
-
-    def found_total(self) -> int:
-        return len(self._judged())
-
-    def found_identical_rows_in_order(self) -> bool:
+    def identical_rows(expected: bool) -> None:
         """The command line's manifest of these files has the same bytes under every hash seed."""
-        given, source = self.given, self.folder / "source"
-        inputs = given["inputs"]
-        files = list(inputs.values() if isinstance(inputs, dict) else inputs)
-        records = [_records_of(file) for file in files]
-        db_ids = sorted({str(r.get("db_id", "d")) for file in records for r in file})
+        source, inputs = folder / "source", given["inputs"]
+        read = list(map(_records_of, inputs.values() if isinstance(inputs, dict) else inputs))
+        questions = [[{"db_id": "d", **record} for record in records] for records in read]
+        db_ids = sorted({str(q["db_id"]) for records in questions for q in records})
         ddl = given.get("ddl", DDL)
-        write_source(source, ({"db_id": d, "ddl": ddl} for d in db_ids), "0-databases")
-        for number, file in enumerate(records, 1):
-            plain_one = {"db_id": "d", "question": "?", "gold_sql": "SELECT id FROM t"}
-            write_source(source, ({**plain_one, **r} for r in file), f"{number}-questions")
+        write_source(source, ({"db_id": db_id, "ddl": ddl} for db_id in db_ids), "0-databases")
+        usual = {"question": "?", "gold_sql": "SELECT id FROM t"}
+        for number, records in enumerate(questions, 1):
+            write_source(source, ({**usual, **q} for q in records), f"{number}-questions")
         found = set()
-        for hashseed in map(str, given.get("hashseeds", [0, 1])):
-            out = self.folder / f"out-{hashseed}"
-            corpus = str(out / "corpus")
-            for arguments in (
-                ["materialize", str(source), "--out", corpus, "--name", "cases"],
-                ["manifest", corpus, "--out", str(out / "manifest")],
-            ):
-                options = ["--workers", "1", "--quiet"]
-                done = python("-m", "envbuild", *arguments, *options, PYTHONHASHSEED=hashseed)
-                assert done.returncode in (0, 1), done.stderr
+        for seed in map(str, given.get("hashseeds", [0, 1])):
+            out = folder / f"out-{seed}"
+            out.mkdir()
+            python("-c", _MANIFEST, str(source), cwd=out, PYTHONHASHSEED=seed)
             found.add((out / "manifest" / ROWS_FILE).read_bytes())
-        return len(found) == 1
+        same(len(found) == 1, expected)
+
+    equal = all(
+        f.schema_arrow.equals(parquet[0].schema_arrow, check_metadata=True) for f in parquet
+    )
+    return {
+        "schemas_equal": lambda x: same(equal, x),
+        "type_of": type_of,
+        "n_rows": lambda x: same(sum(file.metadata.num_rows for file in parquet), x),
+        "roundtrip": roundtrip,
+        "roundtrip_typed": roundtrip_typed,
+        "distinct": distinct,
+        "max_nesting": max_nesting,
+        "readable_by": readable_by,
+        "status": lambda x: same_status("error" if rejects else "ok", x),
+        "errors": errors,
+        "scored": lambda x: same(scored, x),
+        "forbidden_metadata_substring": forbidden_metadata,
+        "correct": lambda x: same(judged().count(True), x),
+        "total": lambda x: same(len(judged()), x),
+        "identical_rows_in_order": identical_rows,
+    }
+
+
+def _schema_of(records: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """One schema for records of no fixed type; without a value a column is text.
+
+    What no Arrow type gives back as it was (objects whose keys differ, nested rows, integers past
+    64 bits, blobs among text) becomes JSON text, in which a blob is `{"$hex": …}`.
+    """
+    fields = []
+    for name in dict.fromkeys(name for record in records for name in record):
+        values = [r[name] for r in records if r.get(name) is not None]
+        try:
+            array = pa.array(values)
+            same(deep(array.to_pylist()), deep(values))
+            type_ = array.type if values else pa.string()
+            fields.append(pa.field(name, type_))
+        except (AssertionError, pa.ArrowException, OverflowError, TypeError, ValueError):
+            fields.append(pa.field(name, pa.string(), metadata={b"envbuild": b"json"}))
+    return pa.schema(fields)
+
+
+def _stored(value: Any, field: pa.Field) -> Any:
+    if value is None or not field.metadata:
+        return value
+    return json.dumps(value, default=lambda blob: {"$hex": blob.hex()})
+
+
+def _read_back(path: Path) -> list[dict[str, Any]]:
+    table = open_parquet(path).read()
+    json_text = {field.name for field in table.schema if field.metadata}
+    return [
+        {
+            name: value_of(json.loads(value)) if value and name in json_text else value
+            for name, value in record.items()
+        }
+        for record in table.to_pylist()
+    ]
 
 
 def _type_text(type_: pa.DataType) -> str:
@@ -233,20 +258,11 @@ def _type_text(type_: pa.DataType) -> str:
     return str(type_).removeprefix("large_")
 
 
-def iter_leaves(value: Any) -> Iterator[Any]:
-    """The values inside objects and lists."""
-    if isinstance(value, dict | list | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from iter_leaves(inner)
-    else:
-        yield value
-
-
 def _by_datasets(path: Path) -> int:
     import datasets
 
-    files, cache = str(path), str(path.parent / "hf")
-    loaded = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=cache)
+    files, folder = str(path), str(path.parent / "hf")
+    loaded = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=folder)
     return len(loaded)
 
 
@@ -267,149 +283,123 @@ def _records_of(file: Any) -> list[dict[str, Any]]:
     return [json.loads(one) if isinstance(one, str) else one for one in lines]
 
 
-class CommandLine(Capability):
+def command_line(run: Run) -> Checks:
     """The command line as a subprocess, its exit code, its documents and its files."""
+    given, folder = run.given, run.folder
+    source, corpus = folder / "source.jsonl", folder / "corpus"
+    if "file_bytes_hex" in given:
+        source.write_bytes(bytes.fromhex(given["file_bytes_hex"]))
+    elif "lines" in given:
+        lines = [one if isinstance(one, str) else json.dumps(one) for one in given["lines"]]
+        source.write_text("".join(f"{line}\n" for line in lines))
+    else:
+        write_source(folder, given.get("records", []))
+    done = CompletedProcess[str]([], 0, "{}", "")
+    if given.get("samples"):
+        done = _evaluate(folder, given["samples"])
+    elif not {"n_records", "kill_after_s", "samples"} & set(given):
+        done = envbuild("materialize", source, "--out", corpus, "--name", "cases", "--json")
+    assert done.returncode != 70, done.stderr
 
-    inputs = "records file_bytes_hex lines n_records kill_after_s samples buckets"
+    def table(name: str) -> Any:
+        return open_parquet(corpus / "cases" / f"{name}.parquet")
 
-    def run(self) -> None:
-        given, source = self.given, self.folder / "source.jsonl"
-        if "samples" in given:
-            self._evaluate()
-        elif not {"n_records", "kill_after_s"} & set(given):  # else the checks run and kill it
-            if "file_bytes_hex" in given:
-                source.write_bytes(bytes.fromhex(given["file_bytes_hex"]))
-            elif "lines" in given:
-                lines = [one if isinstance(one, str) else json.dumps(one) for one in given["lines"]]
-                source.write_text("".join(f"{line}\n" for line in lines))
-            else:
-                write_source(self.folder, given["records"])
-            self._cli("materialize", source, "--out", self.folder / "corpus", "--name", "cases")
-        self.check(self.case.expected)
-
-    def _cli(self, *arguments: Any, form: str = "--json") -> None:
-        done = python("-m", "envbuild", *map(str, arguments), form)
-        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
-        assert done.returncode != 70, done.stderr
-
-    def check_exit_code(self, expected: Any) -> None:
-        assert self.code in as_list(expected), self.stderr
-
-    def check_exit_code_not(self, bad: Any) -> None:
-        assert self.code not in as_list(bad)
-
-    def check_stderr_contains(self, expected: Any) -> None:
-        contains(self.stderr, expected)
-
-    def check_stdout_contains(self, expected: Any) -> None:
-        contains(self.stdout, expected)
-
-    def check_summary(self, expected: dict[str, Any]) -> None:
-        document = json.loads(self.stdout)
+    def summary(expected: dict[str, Any]) -> None:
+        document = json.loads(done.stdout)
         same(document["format"], "envbuild.materialize/1")
         same({key: document.get(key) for key in expected}, expected)
 
-    def found_n_records(self) -> int:
-        return len(list(iter_json(self.folder / "source.jsonl", dict)))
-
-    def _table(self, name: str) -> Any:
-        return open_parquet(self.folder / "corpus" / "cases" / f"{name}.parquet")
-
-    def check_n_rows(self, expected: int) -> None:
-        for name in ("databases", "questions"):
-            same(self._table(name).metadata.num_rows, expected)
-
-    def check_schema_has(self, expected: list[str]) -> None:
-        columns = set(self._table("questions").schema_arrow.names)
+    def schema_has(expected: list[str]) -> None:
         wanted = {"question_id" if name == "id" else name for name in expected}
-        assert wanted <= columns, columns
+        assert wanted <= set(table("questions").schema_arrow.names)
 
-    def found_no_partial_final_files(self) -> bool:
+    def n_rows(expected: int) -> None:
+        for name in ("databases", "questions"):
+            same(table(name).metadata.num_rows, expected)
+
+    @cache
+    def runs() -> list[dict[str, str]]:
+        """Digests of the final files: after a kill, of the next run, of one never disturbed."""
+        write_source(folder, _many(int(given.get("n_records", 200))), "many")
+        return _kill_and_repeat(folder, float(given.get("kill_after_s", 1)))
+
+    def no_partial_files(expected: bool) -> None:
         """A killed run leaves nothing under a final name that a clean run would not have there."""
-        killed, clean = self._kill_and_compare()
-        return killed.items() <= clean.items()
+        killed, _, clean = runs()
+        same(killed.items() <= clean.items(), expected)
 
-    def found_second_run_equals_clean_run(self) -> bool:
-        _, clean = self._kill_and_compare()
-        self._materialize_many(self.folder / "killed")
-        return _final_files(self.folder / "killed") == clean
-
-    def _materialize_many(self, out: Path) -> None:
-        self._cli(*self._many(), out, form="--quiet")
-        assert self.code == 0, self.stderr
-
-    def _many(self) -> list[str]:
-        return ["materialize", str(self.folder / "many.jsonl"), "--name", "cases", "--out"]
-
-    def _kill_and_compare(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Digests of the final files after a kill, and after an undisturbed run elsewhere."""
-        clean, killed = self.folder / "clean", self.folder / "killed"
-        if not clean.exists():
-            rows = [{"id": n, "s": f"text {n}" * 8} for n in range(20)]
-            records = [
-                {
-                    "id": str(number),
-                    "db_id": f"d{number}",
-                    "ddl": "CREATE TABLE t(id INTEGER PRIMARY KEY, s TEXT);",
-                    "payload": {"t": rows},
-                    "question": f"How many, {number}?",
-                    "gold_sql": "SELECT count(*) FROM t",
-                }
-                for number in range(int(self.given.get("n_records", 200)))
-            ]
-            write_source(self.folder, records, "many")
-            process = subprocess.Popen(
-                [sys.executable, "-m", "envbuild", *self._many(), str(killed), "--quiet"],
-                env=environment(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            try:
-                process.wait(float(self.given.get("kill_after_s", 1)))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            time.sleep(0.2)  # until workers in other sessions have seen their parent's end
-            self._materialize_many(clean)
-        return _final_files(killed), _final_files(clean)
-
-    def _evaluate(self) -> None:
-        """Episodes that are right or wrong in the sample's bucket, through `envbuild evaluate`."""
-        samples = [_sample(one) for one in self.given["samples"]]
-        if not samples:
-            self.code, self.stdout = 0, json.dumps({"evaluation": {"scores": []}})
-            return
-        questions = [
-            {"id": str(n), "db_id": "d", "gold_sql": _gold(bucket, n)}
-            for n, (bucket, _) in enumerate(samples)
-        ]
-        manifest = write_manifest(self.folder, {"d": DDL}, questions)
-        rows = {row.question_id: row for row in manifest.rows}
-        episodes = self.folder / "episodes"
-        journal = EpisodeJournal(episodes, configuration={"manifest": str(manifest.root)})
-        for number, (_, correct) in enumerate(samples):
-            row = rows[str(number)]
-            sql = row.gold_sql if correct else "SELECT 'wrong'" if correct is False else ""
-            ended_by = EndedBy.SUBMIT_SQL if sql else EndedBy.NO_ANSWER
-            journal.add(
-                Episode(episode_id=f"{row.row_id}/0", row_id=row.row_id, sql=sql, ended_by=ended_by)
-            )
-        journal.seal()
-        self._cli("evaluate", episodes, "--manifest", manifest.root)
-
-    def check_accuracy(self, expected: Any) -> None:
+    def accuracy(expected: Any) -> None:
         """By bucket, null where no question of it was scored."""
-        found = json.loads(self.stdout)["evaluation"]["scores"]
+        found = json.loads(done.stdout).get("evaluation", {"scores": []})["scores"]
         scores = {score["name"]: score["official"] for score in found}
-        names = self.given.get("buckets") or list(LENGTHS)
         if not isinstance(expected, dict):
+            names = given.get("buckets") or list(LENGTHS)
             values = expected if isinstance(expected, list) else [expected] * len(names)
             expected = dict(zip(names, values, strict=True))
         for name, value in expected.items():
             share = scores.get(name, {"correct": 0, "total": 0})
-            accuracy = share["correct"] / share["total"] if share["total"] else None
-            assert close(accuracy, value), f"{name}: {accuracy}"
+            same_number(share["correct"] / share["total"] if share["total"] else None, value)
+
+    return {
+        "exit_code": lambda x: holds(done.returncode in as_list(x), done.stderr),
+        "exit_code_not": lambda x: holds(done.returncode not in as_list(x), done.stderr),
+        "stderr_contains": lambda x: says(done.stderr, x),
+        "stdout_contains": lambda x: says(done.stdout, x),
+        "summary": summary,
+        "n_records": lambda x: same(len(list(iter_json(source, dict))), x),
+        "n_rows": n_rows,
+        "schema_has": schema_has,
+        "no_partial_final_files": no_partial_files,
+        "second_run_equals_clean_run": lambda x: same(runs()[1] == runs()[2], x),
+        "accuracy": accuracy,
+    }
+
+
+def _many(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": str(number),
+            "db_id": f"d{number}",
+            "ddl": "CREATE TABLE t(id INTEGER PRIMARY KEY, s TEXT);",
+            "payload": {"t": [{"id": n, "s": f"text {n}" * 8} for n in range(20)]},
+            "question": f"How many, {number}?",
+            "gold_sql": "SELECT count(*) FROM t",
+        }
+        for number in range(count)
+    ]
+
+
+def _kill_and_repeat(folder: Path, seconds: float) -> list[dict[str, str]]:
+    many = [sys.executable, "-m", "envbuild", "materialize", folder / "many.jsonl"]
+    many += ["--name", "cases", "--quiet", "--out"]
+    kill = ["timeout", "--signal=KILL", str(seconds)]
+    subprocess.run([*kill, *many, folder / "killed"], capture_output=True, check=False)
+    time.sleep(0.2)  # until workers in other sessions have seen their parent's end
+    found = [_final_files(folder / "killed")]
+    for out in ("killed", "clean"):
+        subprocess.run([*many, folder / out], capture_output=True, check=True)
+        found.append(_final_files(folder / out))
+    return found
+
+
+def _evaluate(folder: Path, samples: Sequence[Any]) -> CompletedProcess[str]:
+    """Episodes that are right or wrong in the sample's bucket, through `envbuild evaluate`."""
+    read = list(map(_sample, samples))
+    questions = [
+        {"id": str(n), "db_id": "d", "gold_sql": _gold(bucket, n)}
+        for n, (bucket, _) in enumerate(read)
+    ]
+    manifest = write_manifest(folder, {"d": DDL}, questions)
+    rows = {row.question_id: row for row in manifest.rows}
+    journal = EpisodeJournal(folder / "episodes", configuration={"manifest": str(manifest.root)})
+    for number, (_, correct) in enumerate(read):
+        row = rows[str(number)]
+        sql = row.gold_sql if correct else "SELECT 'wrong'" if correct is False else ""
+        ended_by = EndedBy.SUBMIT_SQL if sql else EndedBy.NO_ANSWER
+        episode_id = f"{row.row_id}/0"
+        journal.add(Episode(episode_id=episode_id, row_id=row.row_id, sql=sql, ended_by=ended_by))
+    journal.seal()
+    return envbuild("evaluate", folder / "episodes", "--manifest", manifest.root, "--json")
 
 
 def _final_files(out: Path) -> dict[str, str]:
@@ -441,5 +431,5 @@ def _gold(bucket: str, number: int) -> str:
     assert bucket in LENGTHS, f"unknown bucket {bucket}; there are {', '.join(LENGTHS)}"
     start = f"SELECT id AS a{number}"
     sql = f"{start}{'_' * max(0, LENGTHS[bucket] - len(start) - 7)} FROM t"
-    assert mask_sql(sql).text == sql
+    same(mask_sql(sql).text, sql)
     return sql

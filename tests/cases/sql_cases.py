@@ -4,588 +4,445 @@ import gc
 import hashlib
 import json
 import os
-import re
 import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+
+import apsw
 
 from envbuild.env.reward import reward_of, score_answer, with_consensus
 from envbuild.errors import GoldError
 from envbuild.manifest.buckets import PUBLISHED_EDGES, Edges
-from envbuild.manifest.build import build_manifest
-from envbuild.manifest.read import open_manifest
-from envbuild.manifest.settings import ManifestSettings
 from envbuild.preflight.checks import TRIVIAL_CELLS
 from envbuild.query.joins import join_share
 from envbuild.records.episode import RewardBreakdown, RewardSettings, Tier
-from envbuild.records.execution import Limits, Outcome, QueryResult, Verdict
+from envbuild.records.execution import Outcome, QueryResult, Verdict
 from envbuild.records.manifest import GoldResult
 from envbuild.sql.connect import quote_name
-from envbuild.sql.execution.session import Session
 from envbuild.sql.from_names import order_matters
-from envbuild.sql.gold_tables import GoldTables, read_gold_tables
+from envbuild.sql.gold_tables import read_gold_tables
 from envbuild.sql.mask import mask_sql
-from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows, judge
+from envbuild.sql.verdicts import decode_rows, judge
 from tests.cases.databases import (
-    add_rows_as_table,
+    Run,
     asked,
+    build_rows,
+    count_rows,
+    gold_of,
     python,
     write_corpus,
-    write_database,
 )
 from tests.cases.form import (
-    Capability,
-    Check,
-    Keys,
+    Checks,
     as_list,
-    assert_same_bag,
-    assert_same_rows,
-    assert_status,
     at_most,
+    check_all,
     close,
     contains,
     each,
+    holds,
     lacks,
-    rows_of,
+    refuse_unknown,
     same,
+    same_bag,
     same_number,
+    same_rows,
+    same_status,
+    says,
+    value_of,
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One statement on the session."""
+
+    sql: str
+    result: QueryResult
+    reward: Callable[[], float | None]
+    """What the statement earns against the case's gold."""
+
+
+def _status(ran: Ran, expected: str) -> None:
+    """A truncated result is `ok` to a case that says so; the contract calls it truncated."""
+    outcome = ran.result.outcome
+    truncated = outcome is Outcome.TRUNCATED and expected == "ok"
+    same_status("ok" if truncated else outcome.value, expected)
+
+
+def _rows(ran: Ran, expected: list[Any]) -> None:
+    (same_rows if order_matters(ran.sql) else same_bag)(ran.result.rows, expected)
+
+
+_STATEMENT: dict[str, Callable[[Ran, Any], None]] = {
+    "status": _status,
+    "rows": _rows,
+    "reward": lambda ran, x: same_number(ran.reward(), x),
+    "reward_max": lambda ran, x: at_most(ran.reward(), x),
+    "error_contains": lambda ran, x: says(ran.result.error, x),
+    "n_rows": lambda ran, x: same(len(ran.result.rows), x),
+    "truncated": lambda ran, x: same(ran.result.outcome is Outcome.TRUNCATED, x),
+    "lossy": lambda ran, x: same(ran.result.lossy, x),
+    "parses": lambda ran, x: same(ran.result.parsed, x),
+    "columns": lambda ran, x: same(list(ran.result.columns), x),
+}
+"""A key holds for every statement of the case, with `_each` for each its own value."""
+ANOTHER_GOLD = gold_of(QueryResult(outcome=Outcome.OK, rows=(("no answer gives this",),)), "")
 _WRITES = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], timeout=5, isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-connection.execute("CREATE TABLE written_by_another (x)")
-connection.execute("ROLLBACK")
+try:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("CREATE TABLE written_by_another (x)")
+    connection.execute("ROLLBACK")
+    print("written")
+except sqlite3.OperationalError:
+    pass
 """
-SETTINGS = RewardSettings()
 
 
-def limits_of(given: dict[str, Any]) -> Limits:
-    """The executor's limits with the case's own time-out and row cap."""
-    limits = Limits()
-    return Limits(
-        seconds=float(given.get("timeout_s", limits.seconds)),
-        rows=int(given.get("row_cap", limits.rows)),
-    )
+def execution(run: Run) -> Checks:
+    """SQL on one session of the executor, and what it leaves behind."""
+    given, path = run.given, run.database()
+    before, session = _files(), run.session(path)
+    gold_sql = given.get("gold_sql", "SELECT 'no answer gives this'")
+    schema = asked(path)
 
+    def run_step(step: dict[str, Any]) -> Ran:
+        refuse_unknown(list(step.keys() - {"sql", "expect"}), "a step")
+        sql = step["sql"]
 
-def gold_of(session: Session, sql: str) -> GoldResult:
-    """The gold query's result as a manifest keeps it; whatever its outcome."""
-    result = session.run(sql)
-    ordered = order_matters(sql)
-    return GoldResult(
-        gold_id="gold",
-        outcome=result.outcome.value,
-        columns=result.columns,
-        ordered=ordered,
-        digest=digest_rows(result.rows, ordered=ordered) if result.ok else "",
-        result=encode_rows(result.rows),
-    )
+        def reward() -> float | None:
+            gold = gold_of(session.run(gold_sql), gold_sql)
+            return score_answer(sql, session=session, gold=gold, schema=schema).reward
 
+        one = Ran(sql=sql, result=session.run(sql), reward=reward)
+        own = {key: partial(check, one) for key, check in _STATEMENT.items()}
+        check_all(own, step.get("expect", {}))
+        return one
 
-@dataclass(kw_only=True)
-class Ran(Keys):
-    """One statement on the session."""
+    steps = [{"sql": sql} for sql in run.listed("sql", "statements")] + given.get("steps", [])
+    repeat = int(given.get("repeat", 1))
+    for step in steps if repeat > 1 else ():  # what is started once and shared is no growth
+        session.run(step["sql"])
+    held = _held()
+    ran = [[run_step(step) for step in steps] for _ in range(repeat)][-1]
+    gc.collect()
+    threads, children, rss = (now - then for now, then in zip(_held(), held, strict=True))
 
-    session: Session
-    path: Path
-    sql: str
-    result: QueryResult
-    gold: GoldResult | None
-
-    @property
-    def reward(self) -> float | None:
-        """What the statement earns against the case's gold."""
-        gold = self.gold or gold_of(self.session, "SELECT 'no answer gives this'")
-        schema = asked(self.path)
-        return score_answer(self.sql, session=self.session, gold=gold, schema=schema).reward
-
-    def check_status(self, expected: str) -> None:
-        """A truncated result is `ok` to a case that says so; the contract calls it truncated."""
-        outcome = self.result.outcome
-        truncated = outcome is Outcome.TRUNCATED and expected == "ok"
-        assert_status("ok" if truncated else outcome.value, expected)
-
-    def check_rows(self, expected: list[Any]) -> None:
-        compare = assert_same_rows if order_matters(self.sql) else assert_same_bag
-        compare(self.result.rows, expected)
-
-    def check_reward(self, expected: float | None) -> None:
-        same_number(self.reward, expected)
-
-    def check_reward_max(self, expected: float) -> None:
-        at_most(self.reward, expected)
-
-    def check_error_contains(self, expected: Any) -> None:
-        contains(self.result.error, expected)
-
-    def found_n_rows(self) -> int:
-        return len(self.result.rows)
-
-    def found_truncated(self) -> bool:
-        return self.result.outcome is Outcome.TRUNCATED
-
-    def found_lossy(self) -> bool:
-        return self.result.lossy
-
-    def found_parses(self) -> bool | None:
-        return self.result.parsed
-
-    def found_columns(self) -> list[str]:
-        return list(self.result.columns)
-
-
-class Execution(Capability):
-    """SQL on one session of the executor, and what it leaves behind.
-
-    A key of a statement holds for every statement, with `_each` for each its own value.
-    """
-
-    inputs = "ddl sql statements steps timeout_s row_cap gold_sql repeat forbidden_files"
-
-    def run(self) -> None:
-        self.path = write_database(self.folder / "case.sqlite", self.given.get("ddl", ""))
-        self.before = self._files()
-        with Session.open_file(self.path, limits=limits_of(self.given)) as self.session:
-            self._run_all()
-            self.check(self.case.expected)
-            self.check_forbidden_files(self.given.get("forbidden_files", []))
-
-    def find(self, key: str) -> Check | None:
-        base = key.removesuffix("_each")
-        if (own := super().find(key)) or not any(hasattr(Ran, f"{k}_{base}") for k in _KINDS):
-            return own
-
-        def check_step(ran: Ran, wanted: Any) -> None:
-            ran.check({base: wanted})
-
-        if base != key:
-            return lambda expected: each(check_step, self.ran, expected)
-        return lambda expected: [check_step(ran, expected) for ran in self.ran] and None
-
-    def _run_all(self) -> None:
-        given, self.ran = self.given, []
-        gold = gold_of(self.session, given["gold_sql"]) if "gold_sql" in given else None
-        sqls = [given["sql"]] if "sql" in given else []
-        steps = [{"sql": sql} for sql in [*sqls, *given.get("statements", [])]]
-        steps += given.get("steps", [])
-        repeat = int(given.get("repeat", 1))
-        for step in steps if repeat > 1 else ():  # what is started once and shared is no growth
-            self.session.run(step["sql"])
-        before = _threads(), _children(), _rss_mb()
-        for _ in range(repeat):
-            self.ran = [self._run_step(step, gold) for step in steps]
-        rss = _rss_mb()
-        gc.collect()
-        self.growth = (_threads() - before[0], _children() - before[1], rss - before[2])
-
-    def _run_step(self, step: dict[str, Any], gold: GoldResult | None) -> Ran:
-        unknown = set(step) - {"sql", "expect", "note"}
-        assert not unknown, f"unknown keys of a step: {sorted(unknown)}"
-        sql, session = step["sql"], self.session
-        ran = Ran(session=session, path=self.path, sql=sql, result=session.run(sql), gold=gold)
-        ran.check(step.get("expect", {}))
-        return ran
-
-    def _files(self) -> dict[str, str]:
-        """Every file of the database's folder and of the working directory, with its digest."""
-        return {
-            str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-            for root in (self.folder, Path.cwd())
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
-        }
-
-    def check_status(self, expected: str) -> None:
-        if expected != "sequence":
-            each(Ran.check_status, self.ran, expected)
-
-    def check_status_each_one_of(self, expected: list[Any]) -> None:
+    def statuses(expected: list[Any]) -> None:
         """Statuses accepted of every statement, or a list of them for each."""
-        accepted = expected if isinstance(expected[0], list) else [expected] * len(self.ran)
-        for ran, statuses in zip(self.ran, accepted, strict=True):
-            found = {ran.result.outcome.value}
-            if found & {"denied", "invalid"}:
-                found.add("error")
-            assert found & set(statuses), f"{ran.sql}: {found}"
+        accepted = expected if isinstance(expected[0], list) else [expected] * len(ran)
+        for one, wanted in zip(ran, accepted, strict=True):
+            found = one.result.outcome.value
+            alike = {"error"} if found in ("denied", "invalid") else set()
+            assert {found, *alike} & set(wanted), f"{one.sql}: {found}"
 
-    def check_official_each(self, expected: Any) -> None:
-        gold = self.session.run(self.given["gold_sql"])
-        judged = [judge(ran.result, gold, verdict="official@1").correct for ran in self.ran]
-        each(same, judged, expected)
+    def official(expected: Any) -> None:
+        gold = session.run(gold_sql)
+        each(same, [judge(r.result, gold, verdict="official@1").correct for r in ran], expected)
 
-    def check_check_sql(self, expected: list[Any]) -> None:
+    def check_sql(expected: list[Any]) -> None:
         for sql, rows in expected:
-            result = self.session.run(sql)
+            result = session.run(sql)
             assert result.ok, result.error
-            assert_same_bag(result.rows, rows)
+            same_bag(result.rows, rows)
 
-    def check_rows_left(self, expected: dict[str, int]) -> None:
-        same({table: count_rows(self.path, table) for table in expected}, expected)
-
-    def found_db_unchanged(self) -> bool:
-        digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
-        return digest == self.before[str(self.path)]
-
-    def found_no_new_files(self) -> bool:
-        return not self._files().keys() - self.before.keys()
-
-    def check_forbidden_files(self, expected: Any) -> None:
+    def forbidden_files(expected: Any) -> None:
         """Files that must not have been made, by name or path, where SQL might have put them."""
-        for name in as_list(expected):
-            for root in (self.folder, Path.cwd()):
-                path = root / name
-                assert not path.exists() or str(path) in self.before, path
+        made = _files().keys() - before.keys()
+        for file in (root / name for name in as_list(expected) for root in (run.folder, Path())):
+            assert str(file.absolute()) not in made
+            assert not file.exists() or str(file.absolute()) in before, file
 
-    def found_other_process_can_write(self) -> bool:
-        """No lock is held: another process may write while the session is open."""
-        return python("-c", _WRITES, str(self.path)).returncode == 0
-
-    def check_leftover_threads(self, expected: float) -> None:
-        at_most(self.growth[0], expected)
-
-    def check_leftover_processes_growth(self, expected: float) -> None:
-        at_most(self.growth[1], expected)
-
-    def check_max_parent_rss_growth_mb(self, expected: float) -> None:
-        at_most(self.growth[2], expected)
-
-
-_KINDS = ("check", "found")
-
-
-def _threads() -> int:
-    return max(threading.active_count(), len(list(Path("/proc/self/task").iterdir())))
+    forbidden_files(given.get("forbidden_files", []))
+    return {
+        **{key: partial(_every, check, ran) for key, check in _STATEMENT.items()},
+        **{f"{key}_each": partial(each, check, ran) for key, check in _STATEMENT.items()},
+        "status": lambda x: x == "sequence" or each(_status, ran, x),
+        "status_each_one_of": statuses,
+        "official_each": official,
+        "check_sql": check_sql,
+        "rows_left": lambda x: same(count_rows(path, x), x),
+        "db_unchanged": lambda x: same(_files()[str(path)] == before[str(path)], x),
+        "no_new_files": lambda x: same(not _files().keys() - before.keys(), x),
+        "forbidden_files": forbidden_files,
+        "other_process_can_write": lambda x: same(bool(python("-c", _WRITES, str(path))), x),
+        "leftover_threads": lambda x: at_most(threads, x),
+        "leftover_processes_growth": lambda x: at_most(children, x),
+        "max_parent_rss_growth_mb": lambda x: at_most(rss, x),
+    }
 
 
-def _children() -> int:
-    tasks = Path("/proc/self/task").iterdir()
-    return sum(len((task / "children").read_text().split()) for task in tasks)
+def _every(check: Callable[[Ran, Any], None], ran: list[Ran], expected: Any) -> None:
+    for one in ran:
+        check(one, expected)
 
 
-def _rss_mb() -> float:
+def _files() -> dict[str, str]:
+    """Every file below the working directory, the case's folder too, with its digest."""
+    files = (path for path in Path.cwd().rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _held() -> tuple[int, int, float]:
+    """Threads and children of this process, and its memory in MiB."""
+    tasks = list(Path("/proc/self/task").iterdir())
+    children = sum(len((task / "children").read_text().split()) for task in tasks)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    threads = max(threading.active_count(), len(tasks))
+    return threads, children, pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def count_rows(path: Path, table: str) -> int:
-    """Rows of one table."""
-    query = f"SELECT count(*) FROM {quote_name(table)}"
-    ((count,),) = asked(path, lambda connection: connection.execute(query).fetchall())
-    return int(count)
-
-
-class GoldTablesOfQuery(Capability):
+def gold_tables(run: Run) -> Checks:
     """What a query reads, as SQLite knows it."""
+    path, sql = run.database(), run.given.get("sql", "SELECT 1")
+    tables: list[str] | None = None
+    views, failure = None, ""
+    try:
+        read = asked(path, lambda connection: read_gold_tables(connection, sql))
+        tables, views = sorted(read.tables), sorted(read.views)
+    except GoldError as e:
+        failure = str(e)
 
-    inputs = "ddl sql"
+    def error(expected: Any) -> None:
+        assert failure, tables
+        says(failure, [] if expected is True else expected)
 
-    def run(self) -> None:
-        path = write_database(self.folder / "case.sqlite", self.given.get("ddl", ""))
-        self.read: GoldTables | None = None
-        self.error: GoldError | None = None
-        try:
-            self.read = asked(path, lambda c: read_gold_tables(c, self.given["sql"]))
-        except GoldError as e:
-            self.error = e
-        self.check(self.case.expected)
-
-    def check_gold_tables(self, expected: list[str] | None) -> None:
-        if expected is None:
-            assert self.error is not None
-        else:
-            assert self.read is not None, self.error
-            same(sorted(self.read.tables), sorted(expected))
-
-    def check_views(self, expected: list[str]) -> None:
-        assert self.read is not None, self.error
-        same(sorted(self.read.views), sorted(expected))
-
-    def check_error(self, expected: Any) -> None:
-        assert self.error is not None, self.read
-        if expected is not True:
-            contains(str(self.error), expected)
-
-    check_error_contains = check_error
-
-    def check_status(self, expected: str) -> None:
-        assert_status("error" if self.error else "ok", expected)
+    return {
+        "gold_tables": lambda x: same(tables, x and sorted(x)),
+        "views": lambda x: same(views, sorted(x)),
+        "error|error_contains": error,
+        "status": lambda x: same_status("error" if failure else "ok", x),
+    }
 
 
-class Mask(Capability):
+def mask(run: Run) -> Checks:
     """One query's mask, and lengths in buckets."""
+    given, status = run.given, "ok"
+    path, sql = run.database(), given.get("sql", "")
+    names = given.get("identifiers")
+    if isinstance(names, dict):  # tables with their columns
+        names = [*names, *(name for columns in names.values() for name in columns)]
+    if "ddl" in given:
+        status = run.session(path).run(sql).outcome.value if sql else "ok"
+        if names is None:
+            schema = asked(path)
+            columns = [column.name for table in schema.tables for column in table.columns]
+            names = [*columns, *(table.name for table in schema.tables), *schema.views]
+    identifiers = None if names is None else frozenset(names)
+    edges = Edges(tuple(given.get("edges", PUBLISHED_EDGES)))
 
-    inputs = "sql ddl identifiers masked_lengths edges masked_text mask"
+    def masked(sql: str) -> Any:
+        return mask_sql(sql, identifiers=identifiers, mode=given.get("mask", "literals"))
 
-    def run(self) -> None:
-        given, self.status = self.given, "ok"
-        names = given.get("identifiers")
-        if isinstance(names, dict):  # tables with their columns
-            names = [*names, *(name for columns in names.values() for name in columns)]
-        if "ddl" in given:
-            path = write_database(self.folder / "case.sqlite", given["ddl"])
-            if "sql" in given:
-                with Session.open_file(path) as session:
-                    self.status = session.run(given["sql"]).outcome.value
-            if names is None:
-                schema = asked(path)
-                columns = [c.name for t in schema.tables for c in t.columns]
-                names = [*columns, *(t.name for t in schema.tables), *schema.views]
-        self.identifiers = None if names is None else frozenset(names)
-        self.edges = list(given.get("edges", PUBLISHED_EDGES))
-        self.masked = self._mask(given["sql"]) if "sql" in given else None
-        self.text = self.masked.text if self.masked else str(given.get("masked_text"))
-        self.check(self.case.expected)
+    found = masked(sql)
+    text = found.text if sql else str(given.get("masked_text"))
+    length = found.length if sql else len(text)
 
-    def _mask(self, sql: str) -> Any:
-        mode = self.given.get("mask", "literals")
-        return mask_sql(sql, identifiers=self.identifiers, mode=mode)
-
-    def found_literals(self) -> list[str]:
-        assert self.masked is not None
-        return list(self.masked.literals)
-
-    def check_must_keep(self, expected: Any) -> None:
-        contains(self.text, expected, exactly=True)
-
-    def check_must_not_contain(self, expected: Any) -> None:
-        lacks(self.text, expected)
-
-    def check_same_mask_as(self, expected: Any) -> None:
-        each(same, [self._mask(sql).text for sql in as_list(expected)], self.text)
-
-    def check_different_mask_from(self, expected: Any) -> None:
-        assert self.text not in [self._mask(sql).text for sql in as_list(expected)]
-
-    def found_masked(self) -> str:
-        return self.text
-
-    def check_masked_length(self, expected: int) -> None:
-        same(len(self.text), expected)
-        assert self.masked is None or self.masked.length == expected
-
-    def found_bucket(self) -> str:
-        return Edges(tuple(self.edges)).bucket(len(self.text))
-
-    def check_buckets(self, expected: list[Any]) -> None:
+    def buckets(expected: list[Any]) -> None:
         """`[[length, name], …]`, or the names of `masked_lengths` in their order."""
-        lengths = self.given.get("masked_lengths", [])
+        lengths = given.get("masked_lengths", [])
         if not (expected and isinstance(expected[0], list)):
             expected = [list(pair) for pair in zip(lengths, expected, strict=True)]
-        same(
-            [[length, Edges(tuple(self.edges)).bucket(length)] for length, _ in expected], expected
-        )
+        same([[length, edges.bucket(length)] for length, _ in expected], expected)
         assert not lengths or sorted(lengths) == sorted(length for length, _ in expected)
 
-    def check_status(self, expected: str) -> None:
-        assert_status(self.status, expected)
-
-
-class Reward(Capability):
-    """Verdicts, F1, rewards and consensus over rows or SQL, also with the sides exchanged."""
-
-    inputs = (
-        "gold pred pred2 pred3 preds ddl gold_sql pred_sql pred_sqls tolerance cases groups "
-        "timeout_s row_cap swap sqls stored_gold_rows stored_with_sqlite"
-    )
-    patterns: ClassVar = {
-        r"(official|strict|multiset_equal|ordered|testsuite)": "match_verdict",
-        r"(official|strict|multiset_equal)(2|_each)": "match_verdict",
-        r"consensus_(\d+)": "match_consensus_of",
-        r"f1(_2|_each)?": "match_f1",
+    return {
+        "literals": lambda x: same(list(found.literals), x),
+        "must_keep": lambda x: contains(text, x),
+        "must_not_contain": lambda x: lacks(text, x),
+        "same_mask_as": lambda x: each(same, [masked(sql).text for sql in as_list(x)], text),
+        "different_mask_from": lambda x: holds(
+            text not in [masked(sql).text for sql in as_list(x)]
+        ),
+        "masked": lambda x: same(text, x),
+        "masked_length": lambda x: same((len(text), length), (x, x)),
+        "bucket": lambda x: same(edges.bucket(length), x),
+        "buckets": buckets,
+        "status": lambda x: same_status(status, x),
     }
-    _rules: ClassVar = {"multiset_equal": "bag"}
 
-    def run(self) -> None:
-        swap = self.given.get("swap") or self.case.expected.get("swap")
-        for exchanged in (False, True) if swap else (False,):
-            self.path = self.folder / f"case{int(exchanged)}.sqlite"
-            write_database(self.path, self.given.get("ddl", ""))
-            self._read_sides(exchanged=exchanged)
-            with Session.open_file(self.path, limits=limits_of(self.given)) as self.session:
-                self._run_sides()
-                expected = self.case.expected
-                if exchanged:  # which of two lists of rows is the gold's has changed too
-                    expected = {k: v for k, v in expected.items() if not k.endswith("_rows")}
-                self.check(expected)
 
-    def _read_sides(self, *, exchanged: bool) -> None:
-        """The SQL of gold and predictions; rows become tables that SQL reads back as they are."""
-        given = self.given
-        self.gold_sql = given.get("gold_sql", "")
-        self.sqls = [given["pred_sql"]] if "pred_sql" in given else []
-        self.sqls += given.get("pred_sqls", [])
-        lists = [given[key] for key in ("pred", "pred2", "pred3") if key in given]
-        lists += given.get("preds", [])
-        rows = [row for rows in (given.get("gold", []), *lists) for row in rows]
-        width = max(map(len, rows), default=1)
-        if "gold" in given:
-            self.gold_sql = add_rows_as_table(self.path, "gold", rows_of(given["gold"]), width)
-        for n, found in enumerate(lists):
-            self.sqls.append(add_rows_as_table(self.path, f"pred{n}", rows_of(found), width))
-        if exchanged and self.sqls:
-            assert len(self.sqls) == 1, "only one prediction can change places with the gold"
-            self.gold_sql, self.sqls = self.sqls[0], [self.gold_sql]
+def compare(run: Run) -> Checks:
+    """Verdicts, F1, rewards and consensus; with `swap` also with the sides exchanged."""
+    checks = _sides(run, exchanged=False)
+    if not (run.given.get("swap") or run.expected.get("swap")):
+        return checks
+    other = _sides(run, exchanged=True)
 
-    def _run_sides(self) -> None:
-        self.__dict__.pop("breakdowns", None)
-        self.gold = self.session.run(self.gold_sql) if self.gold_sql else None
-        self.stored = gold_of(self.session, self.gold_sql) if self.gold_sql else None
-        self.predicted = [self.session.run(sql) for sql in self.sqls]
-        self.groups = list(map(self._consensus, self.given.get("groups", [])))
-        self.parts = list(map(_reward_of_parts, self.given.get("cases", [])))
+    def both(key: str, expected: Any, *groups: Any) -> None:
+        checks[key](expected, *groups)
+        if not key.endswith("_rows"):  # which of two lists of rows is the gold's has changed
+            other[key](expected, *groups)
 
-    @cached_property
-    def breakdowns(self) -> list[RewardBreakdown]:
-        """What each prediction earns, before any group is known."""
-        assert self.stored is not None
-        return [self._score(sql, self.stored) for sql in self.sqls]
+    return {key: partial(both, key) for key in checks}
 
-    def _score(self, sql: str, gold: GoldResult) -> RewardBreakdown:
-        return score_answer(sql, session=self.session, gold=gold, schema=asked(self.path))
 
-    def _judge(self, number: int, rule: str, tolerance: float | None = None) -> Any:
-        assert self.gold is not None
-        ordered = order_matters(self.gold_sql)
-        predicted = self.predicted[number]
-        return judge(predicted, self.gold, verdict=rule, ordered=ordered, tolerance=tolerance)
+def _sides(run: Run, *, exchanged: bool) -> Checks:
+    given, path = run.given, run.database(f"case{int(exchanged)}")
+    gold_sql, sqls = _write_sides(given, path)
+    if exchanged and sqls:
+        assert len(sqls) == 1, "only one prediction can change places with the gold"
+        gold_sql, sqls = sqls[0], [gold_sql]
+    session, schema = run.session(path), asked(path)
+    asked_of, share = given.get("sqls"), partial(join_share, schema=schema)
 
-    def _consensus(self, group: list[Any]) -> list[float]:
-        """The members' consensus: equal names are equal results, null is an answer that fails."""
-        gold = gold_of(self.session, "SELECT 'the gold is something else'")
+    def score(sql: str, gold: GoldResult) -> RewardBreakdown:
+        return score_answer(sql, session=session, gold=gold, schema=schema)
+
+    gold = session.run(gold_sql)
+    predicted = [session.run(sql) for sql in sqls]
+    scored = [score(sql, gold_of(gold, gold_sql)) for sql in sqls]
+    rewards = [*map(_reward_of_parts, given.get("cases", [])), *(one.reward for one in scored)]
+
+    def correct(rule: str, number: int, tolerance: float | None = None) -> Any:
+        return judge(
+            predicted[number],
+            gold,
+            verdict=f"{'bag' if rule == 'multiset_equal' else rule}@1",
+            ordered=order_matters(gold_sql),
+            tolerance=tolerance,
+        ).correct
+
+    def verdict(expected: Any, rule: str, which: str | None) -> None:
+        if which == "_each":
+            each(same, [correct(rule, number) for number in range(len(sqls))], expected)
+        else:
+            same(correct(rule, 1 if which else 0), expected)
+
+    def f1(expected: Any, which: str | None) -> None:
+        found = [one.f1 for one in scored]
+        part = found if which == "_each" else [found[1 if which else 0]]
+        each(same_number, part, expected)
+
+    def rows(result: QueryResult, expected: list[Any]) -> None:
+        assert result.ok, result.error
+        same_rows(result.rows, expected)
+
+    def trivial(expected: bool) -> None:
+        """The gold is empty or one cell that many wrong queries give too: preflight says so."""
+        cells = [cell for row in gold.rows for cell in row]
+        same(not cells or (len(cells) == 1 and cells[0] in TRIVIAL_CELLS), expected)
+
+    def is_scored(expected: bool) -> None:
+        for number, one in enumerate(scored):
+            judged = judge(predicted[number], gold, verdict="bag@1").scored
+            same([one.reward is not None, judged], [expected, expected])
+
+    def stored_is_ignored(expected: bool) -> None:
+        """The corpus's own stored rows, written by another SQLite, never become the gold's."""
+        stored = json.dumps(given["stored_gold_rows"])
+        question = {
+            "question_id": "q",
+            "db_id": "case",
+            "gold_sql": gold_sql,
+            "stored_result": stored,
+        }
+        folder = run.folder / "stored"
+        corpus = write_corpus(folder, {"case": given.get("ddl", "")}, [question])
+        assert corpus.questions()[0].stored_result is not None
+        manifest = build_rows(corpus, folder / "manifest")
+        (row,) = manifest.rows
+        kept = decode_rows(manifest.gold(row.gold_id).result)
+        same(kept == gold.rows, expected)
+        same(manifest.index["configuration"]["sqlite"] != given.get("stored_with_sqlite"), expected)
+
+    return {
+        "(official|strict|multiset_equal|ordered|testsuite)(2|_each)?": verdict,
+        "tolerant": lambda x: same(correct("bag", 0, float(given["tolerance"])), x),
+        "f1(_2|_each)?": f1,
+        "gold_rows": lambda x: rows(gold, x),
+        "pred_rows": lambda x: rows(predicted[0], x),
+        "trivial": trivial,
+        "rewards": lambda x: each(same_number, rewards, x),
+        "reward": lambda x: each(same_number, rewards, [x]),
+        "reward_below": lambda x: each(lambda found, high: holds(found < high), rewards, x),
+        "reward_min": lambda x: each(lambda found, low: at_most(low, found), rewards, x),
+        "reward_max": lambda x: each(at_most, rewards, x),
+        "scored": is_scored,
+        "reason": lambda x: each(same, [one.verdict for one in scored], x),
+        "order_matters": lambda x: each(same, [*map(order_matters, asked_of or [gold_sql])], x),
+        "fk_join_share": lambda x: each(same_number, [*map(share, asked_of or sqls)], x),
+        "swap": lambda x: None,
+        "ignore_stored_if_version_differs": stored_is_ignored,
+        **_group_checks(given.get("groups", []), score),
+    }
+
+
+def _write_sides(given: dict[str, Any], path: Path) -> tuple[str, list[str]]:
+    """The SQL of gold and predictions; rows become tables that SQL reads back as they are."""
+    sqls = [*([given["pred_sql"]] if "pred_sql" in given else []), *given.get("pred_sqls", [])]
+    lists = [given[key] for key in ("pred", "pred2", "pred3") if key in given]
+    lists += given.get("preds", [])
+    if "gold" in given:
+        lists.insert(0, given["gold"])
+    width = max((len(row) for rows in lists for row in rows), default=1)
+    queries = []
+    with closing(apsw.Connection(str(path))) as connection:
+        for number, rows in enumerate(lists):
+            columns = [f"c{n}" for n in range(len(rows[0]) if rows else width)]
+            table = quote_name(f"envbuild case {number}")
+            connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            marks = ", ".join("?" * len(columns))
+            connection.executemany(f"INSERT INTO {table} VALUES ({marks})", value_of(rows))
+            queries.append(f"SELECT * FROM {table}")
+    gold_sql = queries.pop(0) if "gold" in given else given.get("gold_sql", "SELECT 1")
+    return gold_sql, [*sqls, *queries]
+
+
+def _group_checks(
+    groups: list[list[Any]], score: Callable[[str, GoldResult], RewardBreakdown]
+) -> Checks:
+    """Consensus: equal names are equal results, null is an answer that fails."""
+
+    def consensus(group: list[Any]) -> list[float]:
         texts = ["'" + str(member).replace("'", "''") + "'" for member in group]
         sqls = [
             "SELECT no_such_column" if member is None else f"SELECT {text}"
             for member, text in zip(group, texts, strict=True)
         ]
-        return [b.consensus for b in with_consensus([self._score(sql, gold) for sql in sqls])]
+        alone = [score(sql, ANOTHER_GOLD) for sql in sqls]
+        return [one.consensus for one in with_consensus(alone)]
 
-    def match_verdict(self, match: re.Match[str], expected: Any) -> None:
-        rule = f"{self._rules.get(match[1], match[1])}@1"
-        correct = [self._judge(n, rule).correct for n in range(len(self.sqls))]
-        if match[0].endswith("_each"):
-            each(same, correct, expected)
-        else:
-            same(correct[1 if match[0].endswith("2") else 0], expected)
+    def is_tie(group: list[Any]) -> bool:
+        """Two largest classes are equal."""
+        counts = sorted(Counter(member for member in group if member is not None).values())
+        return len(counts) > 1 and counts[-1] == counts[-2] > 1
 
-    def found_tolerant(self) -> bool | None:
-        return bool(self._judge(0, "bag@1", float(self.given["tolerance"])).correct)
+    found = list(map(consensus, groups))
+    ties = [(group, paid) for group, paid in zip(groups, found, strict=True) if is_tie(group)]
 
-    def match_f1(self, match: re.Match[str], expected: Any) -> None:
-        found = [b.f1 for b in self.breakdowns]
-        if match[1] == "_each":
-            each(same_number, found, expected)
-        else:
-            same_number(found[1 if match[1] else 0], expected)
-
-    def check_gold_rows(self, expected: list[Any]) -> None:
-        _check_rows(self.gold, expected)
-
-    def check_pred_rows(self, expected: list[Any]) -> None:
-        _check_rows(self.predicted[0], expected)
-
-    def found_trivial(self) -> bool:
-        """The gold is empty or one cell that many wrong queries give too: preflight says so."""
-        assert self.gold is not None
-        rows = self.gold.rows
-        return not rows or (len(rows) == 1 == len(rows[0]) and rows[0][0] in TRIVIAL_CELLS)
-
-    def _rewards(self) -> list[Any]:
-        return self.parts or [b.reward for b in self.breakdowns]
-
-    def check_rewards(self, expected: Any) -> None:
-        each(same_number, self._rewards(), expected)
-
-    def check_reward(self, expected: Any) -> None:
-        each(same_number, self._rewards(), [expected])
-
-    def check_reward_below(self, expected: Any) -> None:
-        each(lambda found, bound: same(found < bound, True), self._rewards(), expected)
-
-    def check_reward_min(self, expected: Any) -> None:
-        each(lambda found, bound: at_most(bound, found), self._rewards(), expected)
-
-    def check_reward_max(self, expected: Any) -> None:
-        each(at_most, self._rewards(), expected)
-
-    def check_scored(self, expected: bool) -> None:
-        for number, breakdown in enumerate(self.breakdowns):
-            same(breakdown.reward is not None, expected)
-            same(self._judge(number, "bag@1").scored, expected)
-
-    def check_reason(self, expected: Any) -> None:
-        each(same, [b.verdict for b in self.breakdowns], expected)
-
-    def found_consensus(self) -> list[list[float]]:
-        return self.groups
-
-    def match_consensus_of(self, match: re.Match[str], expected: list[float]) -> None:
-        same(self.groups[int(match[1]) - 1], [float(value) for value in expected])
-
-    def _ties(self) -> list[tuple[list[Any], list[float]]]:
-        """The groups in which two largest classes are equal."""
-
-        def is_tie(group: list[Any]) -> bool:
-            counts = sorted(group.count(m) for m in {m for m in group if m is not None})
-            return len(counts) > 1 and counts[-1] == counts[-2] > 1
-
-        pairs = zip(self.given["groups"], self.groups, strict=True)
-        return [(given, found) for given, found in pairs if is_tie(given)]
-
-    def check_tie_one_of(self, expected: list[list[float]]) -> None:
+    def tie_one_of(expected: list[list[float]]) -> None:
         """All of a tie, or nobody, get the bonus."""
-        ties = self._ties()
         assert ties
-        assert all(found in [list(map(float, one)) for one in expected] for _, found in ties), ties
+        assert all(paid in expected for _, paid in ties), ties
 
-    def check_tie_same_for_reordered(self, expected: bool) -> None:
+    def same_for_reordered(expected: bool) -> None:
         """Tied groups of the same members, in whatever order, fare alike."""
-        paid: dict[tuple[str, ...], set[Any]] = {}
-        for given, found in self._ties():
-            fate = tuple(sorted(zip(map(str, given), found, strict=True)))
-            paid.setdefault(tuple(sorted(map(str, given))), set()).add(fate)
-        same(all(len(fates) == 1 for fates in paid.values()), expected)
+        fates: dict[str, set[str]] = {}
+        for group, paid in ties:
+            fate = sorted(zip(map(str, group), paid, strict=True))
+            fates.setdefault(str(sorted(map(str, group))), set()).add(str(fate))
+        same(all(len(fate) == 1 for fate in fates.values()), expected)
 
-    def check_order_matters(self, expected: Any) -> None:
-        each(same, list(map(order_matters, self.given.get("sqls") or [self.gold_sql])), expected)
-
-    def check_fk_join_share(self, expected: Any) -> None:
-        share = partial(join_share, schema=asked(self.path))
-        each(same_number, list(map(share, self.given.get("sqls") or self.sqls)), expected)
-
-    def check_swap(self, expected: Any) -> None:
-        """`run` does it."""
-
-    def check_ignore_stored_if_version_differs(self, expected: bool) -> None:
-        """The corpus's own stored rows, written by another SQLite, never become the gold's."""
-        given, folder = self.given, self.folder / "stored"
-        question = {
-            "question_id": "q",
-            "db_id": "case",
-            "gold_sql": given["gold_sql"],
-            "stored_result": json.dumps(given["stored_gold_rows"]),
-        }
-        corpus = write_corpus(folder, {"case": given.get("ddl", "")}, [question])
-        assert corpus.questions()[0].stored_result is not None
-        build_manifest([corpus], folder / "manifest", settings=ManifestSettings(), workers=1)
-        manifest = open_manifest(folder / "manifest")
-        (row,) = manifest.rows
-        kept = decode_rows(manifest.gold(row.gold_id).result)
-        assert self.gold is not None
-        assert expected is True
-        assert kept == self.gold.rows, "the manifest's gold is not what this SQLite gives"
-        assert manifest.index["configuration"]["sqlite"] != given.get("stored_with_sqlite"), (
-            "the stored version is the one that runs here"
-        )
+    return {
+        "consensus": lambda x: same(found, x),
+        r"consensus_(\d+)": lambda x, number: same(found[int(number) - 1], x),
+        "tie_one_of": tie_one_of,
+        "tie_same_for_reordered": same_for_reordered,
+    }
 
 
 def _reward_of_parts(parts: dict[str, Any]) -> float | None:
     """The reward that the package's arithmetic makes of a case's parts."""
     known = {"match", "parses", "executes", "f1", "fk_join_share", "consensus", "reward", "scored"}
-    assert set(parts) <= known, f"unknown keys of a case: {sorted(set(parts) - known)}"
+    refuse_unknown(list(parts.keys() - known), "a case")
     if parts.get("scored") is False:
         tier = Tier.UNSCORED
     elif parts.get("match"):
@@ -594,21 +451,16 @@ def _reward_of_parts(parts: dict[str, Any]) -> float | None:
         tier = Tier.EXECUTABLE
     else:
         tier = Tier.PARSABLE if parts.get("parses") else Tier.INVALID
+    settings = RewardSettings()
     breakdown = RewardBreakdown(
         tier=tier,
         reward=None,
         verdict=Verdict.EQUAL if parts.get("match") else Verdict.DIFFERENT,
-        verdict_name=SETTINGS.verdict,
+        verdict_name=settings.verdict,
         f1=float(parts.get("f1") or 0.0),
         join_share=float(parts.get("fk_join_share") or 0.0),
         consensus=float(parts.get("consensus") or 0),
     )
-    reward = reward_of(breakdown, SETTINGS)
+    reward = reward_of(breakdown, settings)
     assert "reward" not in parts or close(reward, parts["reward"]), f"{parts}: {reward}"
     return reward
-
-
-def _check_rows(result: QueryResult | None, expected: list[Any]) -> None:
-    assert result is not None
-    assert result.ok, result.error
-    assert_same_rows(result.rows, expected)

@@ -2,43 +2,65 @@
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.cases.agent_cases import Protocol, Trainers
-from tests.cases.corpus_cases import Graph, Materialize, Preflight
-from tests.cases.form import Capability, Case, read_cases
-from tests.cases.manifest_cases import CommandLine, Manifest
-from tests.cases.sql_cases import Execution, GoldTablesOfQuery, Mask, Reward
+from tests.cases.agent_cases import protocol, trainers
+from tests.cases.corpus_cases import graph, materialize, preflight
+from tests.cases.databases import Run
+from tests.cases.form import Case, Checks, check_all, read_cases, refuse_unknown
+from tests.cases.manifest_cases import command_line, manifest
+from tests.cases.sql_cases import compare, execution, gold_tables, mask
 
 HERE = Path(__file__).parent
-CAPABILITIES: dict[str, type[Capability]] = {
-    "materialize": Materialize,
-    "preflight": Preflight,
-    "mask+bucket": Mask,
-    "gold tables": GoldTablesOfQuery,
-    "FK graph+sampler": Graph,
-    "tool protocol": Protocol,
-    "exec+timeout": Execution,
-    "compare+reward": Reward,
-    "manifest": Manifest,
-    "trainer adapters": Trainers,
-    "CLI": CommandLine,
+
+
+class Capability(NamedTuple):
+    """What is done with the input of a case, and the keys that it may have."""
+
+    checks_of: Callable[[Run], Checks]
+    keys: str
+
+
+CAPABILITIES = {
+    "materialize": Capability(materialize, "ddl payload ddl_dialect db_ids db_id"),
+    "preflight": Capability(preflight, "ddl payload gold_sql queries timeout_s"),
+    "mask+bucket": Capability(mask, "sql ddl identifiers masked_lengths edges masked_text mask"),
+    "gold tables": Capability(gold_tables, "ddl sql"),
+    "FK graph+sampler": Capability(
+        graph,
+        "ddl ddl_dialect gold_tables targets target seed hashseeds sample distractors extra full",
+    ),
+    "tool protocol": Capability(protocol, "turn turns ddl calls calls_per_turn queries final"),
+    "exec+timeout": Capability(
+        execution, "ddl sql statements steps timeout_s row_cap gold_sql repeat forbidden_files"
+    ),
+    "compare+reward": Capability(
+        compare,
+        "gold pred pred2 pred3 preds ddl gold_sql pred_sql pred_sqls tolerance cases groups "
+        "timeout_s row_cap swap sqls stored_gold_rows stored_with_sqlite",
+    ),
+    "manifest": Capability(
+        manifest, "shards records known_db_ids ddl gold pred_in_file_order inputs hashseeds"
+    ),
+    "trainer adapters": Capability(
+        trainers,
+        "record records databases target call_from ddl gold_sql preds timeout_s completions_a "
+        "completions_b columns sql samples n_good bad golds sqls n ulimit_n",
+    ),
+    "CLI": Capability(
+        command_line, "records file_bytes_hex lines n_records kill_after_s samples buckets"
+    ),
 }
+NAMED = os.environ.get("ENVBUILD_CASES")
+FILES = [Path(NAMED)] if NAMED else [HERE / "cases.jsonl", HERE / "own.jsonl"]
 
 
-def _files() -> list[Path]:
-    named = os.environ.get("ENVBUILD_CASES")
-    return [Path(named)] if named else [HERE / "cases.jsonl", HERE / "own.jsonl"]
-
-
-CASES = [case for file in _files() for case in read_cases(file)]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [c for f in FILES for c in read_cases(f)], ids=lambda c: c.id)
 def test_case(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the package makes of the input is what the case expects."""
     monkeypatch.chdir(tmp_path)
@@ -51,9 +73,11 @@ def test_case(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def run(case: Case, folder: Path) -> None:
     """Runs one case in an empty folder."""
     assert case.capability in CAPABILITIES, f"unknown capability {case.capability!r}"
-    capability = CAPABILITIES[case.capability](case, folder)
-    capability.refuse_unknown_keys()
-    capability.run()
+    capability = CAPABILITIES[case.capability]
+    refuse_unknown([key for key in case.input if key not in capability.keys.split()], "input")
+    with ExitStack() as opened:
+        given = Run(given=case.input, expected=case.expected, folder=folder, opened=opened)
+        check_all(capability.checks_of(given), case.expected)
 
 
 @contextmanager
