@@ -43,6 +43,8 @@ class Masked(NamedTuple):
     text: str
     literals: tuple[str, ...]
     """As written, in order."""
+    names: tuple[str, ...] = ()
+    """The identifiers that a skeleton lacks, as written, in order."""
 
     @property
     def length(self) -> int:
@@ -73,6 +75,7 @@ def mask_sql(
             found = (at for at in range(len(code)) if _is_identifier(code, at, ctes))
             names = frozenset(code[at].start for at in found if at not in type_words)
     literals: list[str] = []
+    taken: list[str] = []
 
     def stand_in(match: re.Match[str]) -> str:
         start, text = match.start(), match[0]
@@ -81,10 +84,13 @@ def mask_sql(
         if start in strings or (match.lastindex == _LITERAL and start not in types):
             literals.append(text)
             return "?"
-        return "_" if start in names else text
+        if start in names:
+            taken.append(text)
+            return "_"
+        return text
 
     masked = _pieces(words_apart=is_skeleton).sub(stand_in, sql)
-    return Masked(masked.lstrip(" ").rstrip(" ;"), tuple(literals))
+    return Masked(masked.lstrip(" ").rstrip(" ;"), tuple(literals), tuple(taken))
 
 
 _GAP, _LITERAL = 1, 2

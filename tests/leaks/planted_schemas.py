@@ -64,8 +64,8 @@ class Planted(NamedTuple):
 
 def planted_schemas() -> list[Planted]:
     """The 70, in the order of SHAPES."""
-    plain = [_from_record(record) for record in benchmark_records()]
-    filled = [_from_file(path) for path in _files_with_rows()]
+    plain = [from_record(record) for record in benchmark_records()]
+    filled = [_from_file(path) for path in files_with_rows()]
     found = []
     for shape, change in SHAPES.items():
         chance = derived_random(14, shape, "planted")
@@ -80,23 +80,23 @@ def planted_schemas() -> list[Planted]:
     return found
 
 
-def benchmark_records() -> list[dict[str, object]]:
+def benchmark_records() -> list[dict[str, Any]]:
     """The 39 records of tables.json that the planted ones are made from."""
     spider = [one for one in _records("spider_tables.json") if one["db_id"] in SPIDER_DEV]
     return [*spider, *_records("bird_dev_tables.json"), *_records("kaggledbqa_tables.json")]
 
 
-def training_records() -> list[dict[str, object]]:
+def training_records() -> list[dict[str, Any]]:
     """Spider's other 146 records: the same fields of life, but for KNOWN and SHARED_STUDENTS."""
     return [one for one in _records("spider_tables.json") if one["db_id"] not in SPIDER_DEV]
 
 
-def _records(name: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(shared_data("leaks", name).read_text())
+def _records(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(shared_data("leaks", name).read_text())
     return sorted(found, key=lambda record: str(record["db_id"]))
 
 
-def _files_with_rows() -> list[object]:
+def files_with_rows() -> list[Path]:
     spider = sorted(shared_data("spider", "database").glob("*/*.sqlite"))
     return [*spider, *sorted(shared_data("bird", "dev_databases").glob("*/*.sqlite"))]
 
@@ -108,7 +108,7 @@ def _german() -> list[Planted]:
     ]
 
 
-def _from_record(record: dict) -> Planted:
+def from_record(record: dict[str, Any]) -> Planted:
     names = record["table_names_original"]
     columns = record["column_names_original"]
     tables: dict[str, dict[str, str]] = {name: {} for name in names}
@@ -124,7 +124,7 @@ def _from_record(record: dict) -> Planted:
     return Planted("", "", record["db_id"], tables, keys, tuple(sorted(links)), {})
 
 
-def _from_file(path) -> Planted:
+def _from_file(path: Path) -> Planted:
     schema = read_schema_of(path)
     with open_read_only(path) as connection:
         rows = {

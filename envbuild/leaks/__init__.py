@@ -1,0 +1,1 @@
+"""Leaks: which databases, questions and queries of a training corpus stand in a benchmark."""
