@@ -44,7 +44,6 @@ from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted, interval, percent
 from envbuild.records.evaluation import Evaluation, Rung
 from envbuild.records.manifest import ManifestRow, ScheduleRow
-from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import VERSIONS
 from envbuild.train.export import export_manifest
 from envbuild.train.pool import (
@@ -291,7 +290,6 @@ def manifest(
             engine=engine,
             shard=options.parse_shard_option(shard),
             watch=bar.reach,
-            maker=make_variants if settings.variants else None,
             replace=replace,
         )
     document = {

@@ -25,7 +25,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from envbuild.errors import ConfigurationError, CorpusFolderError, OutputError, StateError
-from envbuild.io.files import WriterLock, stands_at, write_bytes, writing
+from envbuild.io.files import WriterLock, changed_entries, stands_at, write_bytes, writing
 from envbuild.io.parquet import arrow_schema, iter_records, write_records
 from envbuild.records.episode import EndedBy, Episode
 
@@ -156,14 +156,12 @@ class EpisodeJournal:
 
     def _check_configuration(self) -> None:
         earlier = read_configuration(self.folder)
-        own = msgspec.json.decode(msgspec.json.encode(self.configuration), type=dict[str, object])
         if earlier is None or not self._keeps_any():
-            write_bytes(self.folder / BEGUN, msgspec.json.encode(own))
+            write_bytes(self.folder / BEGUN, msgspec.json.encode(self.configuration))
             return
         different = [
-            f"{key} ({earlier.get(key)} then, {own.get(key)} now)" if key in VERSIONS else key
-            for key in sorted(own.keys() | earlier.keys())
-            if own.get(key) != earlier.get(key)
+            f"{key} ({then} then, {now} now)" if key in VERSIONS else key
+            for key, then, now in changed_entries(earlier, self.configuration)
         ]
         if different:
             raise ConfigurationError(

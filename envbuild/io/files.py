@@ -10,6 +10,9 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from envbuild.errors import OutputError
 
@@ -96,6 +99,23 @@ def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def changed_entries(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """(entry, then, now) wherever two configurations differ, sorted; inner ones as `outer.name`."""
+    then, since = (
+        dict(_flatten("", msgspec.json.decode(msgspec.json.encode(one)))) for one in (before, now)
+    )
+    keys = sorted(then.keys() | since.keys())
+    return [(k, then.get(k), since.get(k)) for k in keys if then.get(k) != since.get(k)]
+
+
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _flatten(f"{name}.{key}" if name else key, inner)
 
 
 # A folder with one writing process at a time.

@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.engine.fanout import run_shards, shard_of
-from envbuild.errors import CorpusFolderError, UsageError
-from envbuild.io.files import atomic_path, only_writer, write_bytes, writing
+from envbuild.errors import ConfigurationError, CorpusFolderError, UsageError
+from envbuild.io.files import atomic_path, changed_entries, only_writer, write_bytes, writing
 from envbuild.io.parquet import columns_of, open_parquet, write_batches
 from envbuild.io.sorting import iter_grouped
 from envbuild.manifest.buckets import NAMES_OF_TWO_EDGES
 from envbuild.manifest.read import (
+    FORMAT,
     GOLD_FILE,
     GOLD_SCHEMA,
     LOCK_FILE,
@@ -37,6 +38,7 @@ from envbuild.manifest.read import (
     VARIANT_SCHEMA,
     VARIANTS_FILE,
     escape_part,
+    read_index,
 )
 from envbuild.manifest.rows import (
     AskedDatabase,
@@ -44,22 +46,14 @@ from envbuild.manifest.rows import (
     QuestionSignal,
     RowBuilder,
     RowSource,
-    VariantMaker,
 )
-from envbuild.manifest.settings import (
-    BEGUN_FILE,
-    ManifestSettings,
-    check_corpora,
-    check_same,
-    configuration_of,
-    read_begun,
-    read_index,
-    remove_other,
-    write_index,
-)
+from envbuild.manifest.settings import ManifestSettings, check_corpora, configuration_of
 from envbuild.records.corpus import Reject
 from envbuild.records.manifest import ManifestRow
+from envbuild.sql.connect import VERSIONS
 
+BEGUN_FILE = "configuration.json"
+"""Beside the parts of a build that has not ended: what they are made with."""
 PART_QUESTIONS = 4096
 """A part has about as many questions, and never less than one database's."""
 MAX_PARTS = 512
@@ -69,13 +63,13 @@ MAX_PARTS = 512
 class ManifestCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What became of questions: offered = rows + rejects, over all reasons."""
 
-    offered: int
-    rows: int
-    golds: int
-    rejects: dict[str, int]
+    offered: int = 0
+    rows: int = 0
+    golds: int = 0
+    rejects: dict[str, int] = {}
     """Reason -> questions (phrasings) left out for it."""
-    buckets: dict[str, int]
-    sizes: dict[int, int]
+    buckets: dict[str, int] = {}
+    sizes: dict[int, int] = {}
     """Tables of a sample -> rows."""
     variants: dict[str, int] = {}
     """`made`, and reason -> golds that a variant cannot judge."""
@@ -112,8 +106,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """db_id -> its questions, in the order of row ids."""
     folder: Path
     """Where the part's files lie while the manifest is built."""
-    maker: Any = None
-    """The VariantMaker, where the settings ask for variants."""
 
     def file(self, ending: str) -> Path:
         """A file of this part."""
@@ -141,22 +133,18 @@ def build_manifest(
     engine: str = "local",
     shard: tuple[int, int] | None = None,
     watch: Callable[[int, int], None] | None = None,
-    maker: VariantMaker | None = None,
     replace: bool = False,
 ) -> Built:
     """Writes the question pool of these corpora into `out`; the same bytes for any workers.
 
     A finished part is never made twice: an interrupted build goes on, and a complete one is only
     read. `shard` (index, count) makes only that share of the parts; a run without it then joins
-    them. `watch(done, parts)` hears of progress; `maker` makes the hidden variants that the
-    settings ask for. Raises ConfigurationError, naming what differs, where `out` was begun with
-    other settings or inputs, unless `replace` says that it then goes; CorpusFolderError where there
-    is no question.
+    them. `watch(done, parts)` hears of progress. Raises ConfigurationError, naming what differs,
+    where `out` was begun with other settings or inputs, unless `replace` says that it then goes;
+    CorpusFolderError where there is no question.
     """
     settings.check()
     check_corpora(corpora, settings)
-    if settings.variants and maker is None:
-        raise UsageError("a manifest with hidden variants needs a function that makes them")
     if replace and shard is not None:
         raise UsageError("--replace goes without --shard: other shards may be building there")
     configuration = configuration_of(settings, corpora)
@@ -168,14 +156,14 @@ def build_manifest(
     # shards build side by side; two whole runs would remove each other's parts
     with only_writer(folder, file=LOCK_FILE, of=out, shared=shard is not None):
         if replace:
-            remove_other(out, configuration)
+            _remove_other(out, configuration)
             if (out / MANIFEST_FILE).is_file():
                 return _read_complete(out, configuration)
-        if (before := read_begun(folder)) is not None:
-            check_same(before, configuration, f"{out} was begun with")
+        if (before := _read_begun(folder)) is not None:
+            _check_same(before, configuration, f"{out} was begun with")
         else:
             write_bytes(folder / BEGUN_FILE, msgspec.json.encode(configuration))
-        parts = plan_parts(corpora, settings, folder=folder, out=out, maker=maker)
+        parts = plan_parts(corpora, settings, folder=folder, out=out)
         wanted = [part for part in parts if not part.is_done and _is_ours(part, shard)]
         done = sum(part.is_done for part in parts)
         if len(wanted) <= 1:  # done in this process: starting another would only cost time
@@ -184,8 +172,11 @@ def build_manifest(
             done += 1
             if watch:
                 watch(done, len(parts))
-        finished = [_read_counts(part) for part in parts if part.is_done]
-        built = Built(out=out, counts=add_up(finished), parts=len(parts), parts_done=len(finished))
+        finished = [part.file("done").read_bytes() for part in parts if part.is_done]
+        counts = add_up(
+            [ManifestCounts(), *(msgspec.json.decode(one, type=ManifestCounts) for one in finished)]
+        )
+        built = Built(out=out, counts=counts, parts=len(parts), parts_done=len(finished))
         if built.complete and shard is None:
             join_parts(out, parts)
             edges = {c.name: list(settings.cutting(c)[0].values) for c in corpora}
@@ -199,16 +190,77 @@ def _is_ours(part: Part, shard: tuple[int, int] | None) -> bool:
     return shard is None or shard_of(key, shard[1]) == shard[0]
 
 
-def _read_counts(part: Part) -> ManifestCounts:
-    return msgspec.json.decode(part.file("done").read_bytes(), type=ManifestCounts)
-
-
 def _read_complete(out: Path, configuration: dict[str, Any]) -> Built:
     index = read_index(out)
-    check_same(index["configuration"], configuration, f"{out} holds a manifest made with")
+    _check_same(index["configuration"], configuration, f"{out} holds a manifest made with")
     shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
     counts = msgspec.convert(index["counts"], ManifestCounts, strict=False)
     return Built(out=out, counts=counts, parts=index["parts"], parts_done=index["parts"])
+
+
+def _read_begun(folder: Path) -> dict[str, Any] | None:
+    """What the parts in this folder are made with; None where none are begun."""
+    file = folder / BEGUN_FILE
+    return msgspec.json.decode(file.read_bytes()) if file.is_file() else None
+
+
+def _check_same(before: dict[str, Any], now: dict[str, Any], opening: str) -> None:
+    """Raises ConfigurationError, naming the options and files that differ, where any does."""
+    if changed := changed_entries(before, now):
+        raise ConfigurationError(
+            f"{opening} another {', '.join(dict.fromkeys(_typed(key) for key, *_ in changed))}: "
+            "choose another --out, or build it anew with --replace"
+        )
+
+
+def _typed(key: str) -> str:
+    """An entry of the configuration as the operator knows it: an option, or a corpus's file."""
+    section, _, name = key.partition(".")
+    if section == "settings":
+        option = "tables" if name in ("smallest", "largest") else name.replace("_", "-")
+        return f"limit of a gold query ({name})" if "." in name else f"--{option}"
+    return name.replace(".", "/", 1) if section == "corpora" else f"{section} version"
+
+
+def _remove_other(out: Path, configuration: dict[str, Any]) -> None:
+    """Removes the manifest in `out`, or a build of one, that was made with another configuration.
+
+    For whoever holds the folder's lock. Anything else in the folder stays.
+    """
+    folder = out / PARTS_FOLDER
+    begun, whole = _read_begun(folder), (out / MANIFEST_FILE).is_file()
+    stale: list[Path] = []
+    if begun is not None and changed_entries(begun, configuration):
+        stale += (file for file in folder.iterdir() if file.name != LOCK_FILE)
+    if whole and changed_entries(read_index(out)["configuration"], configuration):
+        # the index first: without it the folder is not called complete
+        names = (MANIFEST_FILE, ROWS_FILE, GOLD_FILE, REJECTS_FILE, VARIANTS_FILE)
+        stale += (out / name for name in names)
+    with writing(out):
+        for file in stale:
+            file.unlink(missing_ok=True)
+
+
+def write_index(
+    out: Path,
+    configuration: dict[str, Any],
+    counts: Any,
+    *,
+    edges: dict[str, list[int]],
+    parts: int = 1,
+    format: str = FORMAT,
+) -> None:
+    """Writes manifest.json; `edges`: corpus -> the lengths at which its buckets begin."""
+    index = {
+        "format": format,
+        "configuration": configuration,
+        "edges": edges,
+        "counts": counts,
+        "parts": parts,
+        "versions": VERSIONS,
+    }
+    encoded = msgspec.json.format(msgspec.json.encode(index), indent=2)
+    write_bytes(out / MANIFEST_FILE, encoded + b"\n")
 
 
 # From corpora to parts: questions, signal and findings grouped by database.
@@ -220,7 +272,6 @@ def plan_parts(
     *,
     folder: Path,
     out: Path,
-    maker: VariantMaker | None = None,
 ) -> list[Part]:
     """Every part, in the order of row ids. Raises CorpusFolderError where there is no question."""
     parts: list[Part] = []
@@ -237,15 +288,8 @@ def plan_parts(
             settings=settings,
         )
         for questions in _runs(_count_questions(corpus, settings.limit)):
-            parts.append(
-                Part(
-                    number=len(parts),
-                    source=source,
-                    questions=questions,
-                    folder=folder,
-                    maker=maker if settings.variants else None,
-                )
-            )
+            part = Part(number=len(parts), source=source, questions=questions, folder=folder)
+            parts.append(part)
     if not parts:
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusFolderError(f"no questions in {names}: nothing to put into a manifest")
@@ -348,7 +392,7 @@ def make_part(given: PartInput) -> None:
         for asked in databases:
             with RowBuilder(part.source, asked) as builder:
                 outcomes = [outcome for _, outcome in builder.outcomes()]
-                used, batch = builder.used_golds(), builder.make_variants(part.maker)
+                used, batch = builder.used_golds(), builder.make_variants()
             judged_by = {gold.gold_id: batch.ids_of(gold.gold_id) for gold in used}
             for outcome in outcomes:
                 if isinstance(outcome, Reject):
@@ -449,26 +493,18 @@ def regroup(
         yield pa.Table.from_batches(held)
 
 
-def add_up(counts: Sequence[ManifestCounts]) -> ManifestCounts:
-    """The parts' counts taken together."""
-    buckets = added(counts, "buckets")
-    return ManifestCounts(
-        offered=sum(part.offered for part in counts),
-        rows=sum(part.rows for part in counts),
-        golds=sum(part.golds for part in counts),
-        rejects=added(counts, "rejects"),
-        buckets={name: buckets[name] for name in sorted(buckets, key=_bucket_order)},
-        sizes=added(counts, "sizes"),
-        variants=added(counts, "variants"),
-    )
-
-
-def added(counts: Iterable[msgspec.Struct], field: str) -> dict[Any, int]:
-    """A field that counts by key, over all of them, sorted by key."""
-    total: Counter[Any] = Counter()
-    for one in counts:
-        total.update(getattr(one, field))
-    return dict(sorted(total.items()))
+def add_up(counts: Sequence[R]) -> R:
+    """The parts' counts taken together: what counts by key is added by key, sorted; text is one."""
+    total: dict[str, Any] = {}
+    for name in counts[0].__struct_fields__:
+        first, *others = (getattr(one, name) for one in counts)
+        if isinstance(first, dict):
+            added = sum(map(Counter, others), Counter(first))
+            order = _bucket_order if name == "buckets" else None
+            total[name] = {key: added[key] for key in sorted(added, key=order)}
+        else:
+            total[name] = first if isinstance(first, str) else sum(others, first)
+    return type(counts[0])(**total)
 
 
 def _bucket_order(name: str) -> tuple[int, str]:

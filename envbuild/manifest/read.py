@@ -82,23 +82,28 @@ def open_manifest(path: Path) -> Manifest:
     root = Path(path)
     if root.name == ROWS_FILE and root.is_file():
         root = root.parent
-    index_file = root / MANIFEST_FILE
-    if not index_file.is_file():
+    return Manifest(root, read_index(root))
+
+
+def read_index(root: Path) -> dict[str, Any]:
+    """manifest.json of the folder `root`; raises CorpusFolderError as `open_manifest` does."""
+    file = root / MANIFEST_FILE
+    if not file.is_file():
         if not root.is_dir():
             raise CorpusFolderError(f"no manifest at {root}: there is no such folder")
         if (root / PARTS_FOLDER).is_dir():
             raise CorpusFolderError(f"{root} is unfinished: run `envbuild manifest` again")
         raise CorpusFolderError(f"{root} holds no manifest: {MANIFEST_FILE} is missing")
     try:
-        index = msgspec.json.decode(index_file.read_bytes(), type=dict[str, Any])
+        index = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except msgspec.DecodeError as e:
-        raise CorpusFolderError(f"{index_file} does not parse: {e}") from e
+        raise CorpusFolderError(f"{file} is no manifest's: {e}") from e
     if index.get("format") not in READABLE:
         raise CorpusFolderError(
-            f"{index_file} has format {index.get('format')!r}; "
+            f"{file} is no manifest's: its format is {index.get('format')!r}; "
             f"this version reads {' and '.join(READABLE)}"
         )
-    return Manifest(root, index)
+    return index
 
 
 def select_rows(manifest: Manifest, where: str) -> list[str]:

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,22 +30,6 @@ from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows, judge
 
 KEPT_BYTES = 64 * 1024 * 1024
 """Views kept open: many golds of a database read the same tables."""
-
-
-class VariantMaker(Protocol):
-    """Makes one database's hidden variants for its golds; a function that can be pickled."""
-
-    def __call__(
-        self,
-        path: Path,
-        golds: Sequence[tuple[str, str]],
-        *,
-        corpus: str,
-        db_id: str,
-        count: int,
-        seed: int,
-    ) -> VariantBatch:
-        """`count` variants for each group of (gold_id, SQL), and the golds' results on them."""
 
 
 class RowSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,17 +136,20 @@ class RowBuilder:
         """The gold results that rows refer to, by id."""
         return sorted((gold.stored for gold in self.used.values()), key=lambda gold: gold.gold_id)
 
-    def make_variants(self, maker: VariantMaker | None) -> VariantBatch:
-        """The database's hidden variants for the golds that rows refer to; none without a maker."""
-        if maker is None or self.golds is None or not self.used:
+    def make_variants(self) -> VariantBatch:
+        """The hidden variants that the settings ask for, for the golds that rows refer to."""
+        settings = self.source.settings
+        if not settings.variants or self.golds is None or not self.used:
             return VariantBatch()
-        return maker(
+        from envbuild.signal.variants import make_variants  # sqlglot only when needed
+
+        return make_variants(
             self.golds.path,
-            sorted((gold.stored.gold_id, sql) for sql, gold in self.used.items()),
+            [(gold.stored.gold_id, sql) for sql, gold in self.used.items()],
             corpus=self.source.corpus,
             db_id=self.asked.db_id,
-            count=self.source.settings.variants,
-            seed=self.source.settings.seed,
+            count=settings.variants,
+            seed=settings.seed,
         )
 
     def _refusal(self, question: AskedQuestion, *, repeated: bool) -> Refusal | None:

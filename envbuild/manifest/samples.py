@@ -16,7 +16,7 @@ from envbuild.engine.fanout import run_shards
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import atomic_path
 from envbuild.io.parquet import write_records
-from envbuild.manifest.build import PartInput, added, plan_parts, read_parts
+from envbuild.manifest.build import PartInput, add_up, plan_parts, read_parts, write_index
 from envbuild.manifest.read import (
     GOLD_FILE,
     MANIFEST_FILE,
@@ -27,9 +27,10 @@ from envbuild.manifest.read import (
     VARIANTS_FILE,
     Manifest,
     open_manifest,
+    read_index,
 )
 from envbuild.manifest.rows import RowBuilder
-from envbuild.manifest.settings import ManifestSettings, check_corpora, write_index
+from envbuild.manifest.settings import ManifestSettings, check_corpora
 from envbuild.records.corpus import Reject
 from envbuild.records.manifest import ManifestRow
 from envbuild.schema.graph import SchemaGraph
@@ -117,7 +118,7 @@ def sample_corpora(
             watch(len(found), len(parts))
     by_corpus = groupby((part.counts for part in found), key=lambda counts: counts.corpus)
     return SampleReport(
-        corpora=tuple(_together(list(counts)) for _, counts in by_corpus),
+        corpora=tuple(add_up(list(counts)) for _, counts in by_corpus),
         shown=tuple([shown for part in found for shown in part.shown][:show]),
     )
 
@@ -172,19 +173,6 @@ def _shown(row: ManifestRow, builder: RowBuilder) -> ShownSample:
     )
 
 
-def _together(counts: list[SampleCounts]) -> SampleCounts:
-    return SampleCounts(
-        corpus=counts[0].corpus,
-        questions=sum(part.questions for part in counts),
-        samples=sum(part.samples for part in counts),
-        sizes=added(counts, "sizes"),
-        gold_sizes=added(counts, "gold_sizes"),
-        whole=sum(part.whole for part in counts),
-        changed=tuple(change for part in counts for change in part.changed),
-        refused=added(counts, "refused"),
-    )
-
-
 # The distractor ladder. Gold results are not computed again: building the manifest has proved
 # that a gold reads nothing but its gold tables, and every view here holds them.
 
@@ -216,7 +204,7 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
         "of": manifest.index.get("configuration"),
     }
     if (out / MANIFEST_FILE).is_file():
-        before = msgspec.json.decode((out / MANIFEST_FILE).read_bytes())
+        before = read_index(out)
         if before.get("configuration") != configuration:
             raise ConfigurationError(f"{out} holds another manifest: choose another --out")
         return int(before["counts"]["rows"])

@@ -22,7 +22,14 @@ from envbuild import __version__
 from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER, Source
 from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError
-from envbuild.io.files import TEMPORARY_SUFFIX, only_writer, sha256_file, write_bytes, writing
+from envbuild.io.files import (
+    TEMPORARY_SUFFIX,
+    changed_entries,
+    only_writer,
+    sha256_file,
+    write_bytes,
+    writing,
+)
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.materialize.build import Built, build_database
 from envbuild.records.corpus import DatabaseRecord, DatabaseRow, Question, Reject, TableRow
@@ -231,18 +238,11 @@ def build_folder(
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], done: str) -> None:
-    differing = []
-    for key, value in now.items():
-        old = before.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            typed = "--" if key == "options" else f"{key}."
-            differing += [
-                f"{typed}{inner} ({old.get(inner)!r} then, {value.get(inner)!r} now)"
-                for inner in sorted(value.keys() | old.keys())
-                if value.get(inner) != old.get(inner)
-            ]
-        elif value != old:
-            differing.append(f"{key} ({old!r} then, {value!r} now)")
+    changed = changed_entries({key: before.get(key) for key in now}, now)
+    differing = [
+        f"{re.sub(r'^options[.]', '--', key)} ({then!r} then, {since!r} now)"
+        for key, then, since in changed
+    ]
     if differing:
         raise ConfigurationError(
             f"{done} with another configuration: {'; '.join(differing)}; "

@@ -12,7 +12,6 @@ from envbuild.manifest.build import build_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.corpus import Question
 from envbuild.records.episode import Episode
-from envbuild.signal.variants import make_variants
 from envbuild.train.trainer_env import TrainerEnv
 from tests.manifest.test_build import SHOP
 from tests.small_corpus import write_corpus
@@ -37,7 +36,7 @@ def test_evaluation_rows_are_judged_on_their_own_database_whoever_judges(
     write_corpus(tmp_path / "c", {"shop": SHOP}, [question])
     settings = ManifestSettings(variants=1)
     corpora = open_corpora(tmp_path / "c")
-    build_manifest(corpora, tmp_path / "m", settings=settings, workers=1, maker=make_variants)
+    build_manifest(corpora, tmp_path / "m", settings=settings, workers=1)
     rollouts = TrainerEnv(tmp_path / "m")
     env = Environment.open(tmp_path / "m")
     for sql in (GOLD, "SELECT 2"):  # by luck the gold's result on the shop's own rows

@@ -22,7 +22,6 @@ from envbuild.manifest.samples import LADDER, resample_manifest
 from envbuild.manifest.settings import ManifestSettings
 from envbuild.records.execution import Outcome
 from envbuild.records.manifest import ManifestRow
-from envbuild.signal.variants import make_variants
 from envbuild.sql.execution.session import Session
 from tests.manifest.test_build import SHOP, ask
 from tests.small_corpus import write_corpus
@@ -43,7 +42,6 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         root / "manifest",
         settings=ManifestSettings(variants=2),
         workers=1,
-        maker=make_variants,
     )
     return root / "manifest"
 

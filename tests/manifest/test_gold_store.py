@@ -34,7 +34,6 @@ from envbuild.records.corpus import Question
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
 from envbuild.records.execution import Limits, Rows, Verdict
 from envbuild.records.manifest import GoldResult, ManifestRow
-from envbuild.signal.variants import make_variants
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.verdicts import decode_rows, digest_rows, encode_rows
 from envbuild.train.trainer_env import RERUN_VARIABLE, TrainerEnv, shared_trainer_env
@@ -59,7 +58,7 @@ def build(root: Path, *, variants: int = 0) -> Path:
     write_corpus(root / "c", {"shop": SHOP}, [asked])
     settings = ManifestSettings(variants=variants, limits=Limits(vm_steps=1_000_000))
     corpora = open_corpora(root / "c")
-    build_manifest(corpora, root / "manifest", settings=settings, workers=1, maker=make_variants)
+    build_manifest(corpora, root / "manifest", settings=settings, workers=1)
     return root / "manifest"
 
 
