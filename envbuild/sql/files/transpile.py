@@ -7,6 +7,7 @@ qualifiers and AUTO_INCREMENT, which SQLite refuses again.
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 import apsw
@@ -14,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from envbuild.sql.connect import open_private
+from envbuild.sql.connect import open_private, quote_name
 from envbuild.sql.files.dump_text import look_of, stated_dialect
 from envbuild.sql.names import fold_name
 
@@ -70,6 +71,10 @@ class _Part(NamedTuple):
     counts: str = ""
     """The column's name, where it numbers itself."""
 
+    def text(self, kept: list[_Clause]) -> str:
+        """The part with those of its clauses that are kept."""
+        return " ".join(filter(None, (self.words, *(c.words for c in self.clauses if c in kept))))
+
 
 def guess_dialect(text: str, stated: str = "") -> str:
     """The dialect to read `text` in: the stated one, else by its look, else MySQL."""
@@ -118,37 +123,27 @@ def _table(tree: exp.Create, added: list[str]) -> Translation:
     head = f"CREATE TABLE {exists}{tree.this.this.sql('sqlite', identify=True)} (\n  "
 
     def text(kept: list[_Clause]) -> str:
-        lines = (
-            " ".join(filter(None, (part.words, *(c.words for c in part.clauses if c in kept))))
-            for part in parts
-        )
-        return head + ",\n  ".join(filter(None, lines)) + "\n)"
+        return head + ",\n  ".join(filter(None, (part.text(kept) for part in parts))) + "\n)"
 
-    said = [clause for part in parts for clause in part.clauses if clause.words]
-    kept = said
-    if not _compiles(text(said)) and _compiles(text([])):
-        kept = []
-        for clause in said:
-            if _compiles(text([*kept, clause])):
-                kept.append(clause)
-    left_out = [c.meant for part in parts for c in part.clauses if c not in kept]
-    keys = [part.words for part in parts] + added
+    clauses = [clause for part in parts for clause in part.clauses]
+    kept: list[_Clause] = []
+    for clause in clauses:
+        if clause.words and _compiles(text([*kept, clause])):
+            kept.append(clause)
+    left_out = [clause.meant for clause in clauses if clause not in kept]
+    keys = "\n".join([*(part.words for part in parts), *added])
     for part in parts:
         alone = f"PRIMARY KEY ({part.counts})"
-        if part.counts and " PRIMARY KEY" not in part.words and not any(alone in k for k in keys):
+        if part.counts and " PRIMARY KEY" not in part.words and alone not in keys:
             left_out.append(f"{part.counts}: counts up")
     return Translation(text(kept), tuple(left_out))
 
 
 def _compiles(statement: str) -> bool:
-    connection = open_private()
-    try:
+    with closing(open_private()) as connection, suppress(apsw.Error):
         connection.execute(statement).fetchall()
-    except apsw.Error:
-        return False
-    finally:
-        connection.close()
-    return True
+        return True
+    return False
 
 
 def added_constraints(statement: str, dialect: str) -> tuple[str, list[str]] | None:
@@ -221,41 +216,61 @@ def _part(element: exp.Expr) -> Iterator[_Part]:
 
 def _column(column: exp.ColumnDef) -> _Part:
     # not `.kind`: sqlglot's compiled property refuses some of its own constraints
-    kinds = [c.args.get("kind") for c in column.args.get("constraints") or []]
+    constraints = [c.args.get("kind") for c in column.args.get("constraints") or []]
     declared = column.args.get("kind")
-    counts = _type_name(declared) in _COUNTING or any(map(_numbers_itself, kinds))
+    counts = _type_name(declared) in _COUNTING or any(map(_numbers_itself, constraints))
     # only the type INTEGER makes a primary key number itself
     kind = "INTEGER" if counts else _type(declared)
     name = _name(column.this)
     words, clauses = [name, kind], []
-    for constraint in kinds:
-        words.append(_constraint(constraint))
-        clause = _clause(constraint, kind)
-        if clause is not None and not _numbers_itself(constraint):
-            clauses.append(clause._replace(meant=f"{name}: {clause.meant}"))
-    said = " ".join(word for word in words if word)
+    for constraint in constraints:
+        said = _said(constraint)
+        if not isinstance(constraint, _LEFT_OUT):
+            words.append(said)
+        elif not _numbers_itself(constraint):
+            clauses.append(_Clause(said, f"{name}: {said or constraint.sql('sqlite')}"))
+    said = " ".join(filter(None, words))
     return _Part(said, tuple(clauses), is_column=True, counts=name if counts else "")
 
 
-def _numbers_itself(kind: exp.Expr) -> bool:
-    if isinstance(kind, exp.DefaultColumnConstraint):
-        value = _bare(kind.this)
-        return isinstance(value, exp.Anonymous) and value.name.lower() == "nextval"
-    return isinstance(kind, exp.AutoIncrementColumnConstraint) or (
-        isinstance(kind, exp.GeneratedAsIdentityColumnConstraint)
-        and kind.args.get("expression") is None
+_LEFT_OUT = (
+    exp.DefaultColumnConstraint,
+    exp.CheckColumnConstraint,
+    exp.ComputedColumnConstraint,
+    exp.GeneratedAsIdentityColumnConstraint,
+)
+"""What a column can do without."""
+
+
+def _numbers_itself(constraint: exp.Expr) -> bool:
+    if isinstance(constraint, exp.DefaultColumnConstraint):
+        return any(f.name.lower() == "nextval" for f in constraint.find_all(exp.Anonymous))
+    return isinstance(constraint, exp.AutoIncrementColumnConstraint) or (
+        isinstance(constraint, exp.GeneratedAsIdentityColumnConstraint)
+        and constraint.args.get("expression") is None
     )
 
 
-def _constraint(kind: exp.Expr) -> str:
-    """A constraint that a column cannot do without; empty for any other."""
-    if isinstance(kind, exp.NotNullColumnConstraint):
-        return "NULL" if kind.args.get("allow_null") else "NOT NULL"
-    if isinstance(kind, exp.PrimaryKeyColumnConstraint):
-        return "PRIMARY KEY"
-    if isinstance(kind, exp.UniqueColumnConstraint):
-        return "UNIQUE"
-    return _target(kind) if isinstance(kind, exp.Reference) else ""
+def _said(constraint: exp.Expr) -> str:
+    """A column's constraint in SQLite's words; empty where it has none."""
+    match constraint:
+        case exp.NotNullColumnConstraint():
+            return "NULL" if constraint.args.get("allow_null") else "NOT NULL"
+        case exp.PrimaryKeyColumnConstraint():
+            return "PRIMARY KEY"
+        case exp.UniqueColumnConstraint():
+            return "UNIQUE"
+        case exp.Reference():
+            return _target(constraint)
+        case exp.DefaultColumnConstraint():
+            default = _default(constraint.this)
+            return default and f"DEFAULT {default}"
+        case exp.CheckColumnConstraint():
+            return constraint.sql("sqlite")
+        case exp.ComputedColumnConstraint() | exp.GeneratedAsIdentityColumnConstraint():
+            computed = constraint.args.get("expression") or constraint.this
+            return f"AS ({computed.sql('sqlite')})" if isinstance(computed, exp.Expr) else ""
+    return ""
 
 
 def _target(reference: exp.Expr) -> str:
@@ -265,55 +280,21 @@ def _target(reference: exp.Expr) -> str:
     return reference.sql("sqlite", identify=True)
 
 
-def _clause(kind: exp.Expr, type_word: str) -> _Clause | None:
-    """A column's default, CHECK or computation; None for any other constraint."""
-    if isinstance(kind, exp.DefaultColumnConstraint):
-        default = _default(_bare(kind.this), type_word)
-        said = f"DEFAULT {default}"
-        return _Clause(said if default else "", said if default else kind.sql("sqlite"))
-    said = ""
-    if isinstance(kind, exp.CheckColumnConstraint):
-        said = kind.sql("sqlite")
-    elif isinstance(kind, exp.ComputedColumnConstraint):
-        said = f"AS ({kind.this.sql('sqlite')})"
-    elif isinstance(kind, exp.GeneratedAsIdentityColumnConstraint) and kind.args.get("expression"):
-        said = f"AS ({kind.args['expression'].sql('sqlite')})"
-    return _Clause(said, said) if said else None
-
-
-def _bare(value: exp.Expr) -> exp.Expr:
-    """A default's value without brackets, casts and the name of its character set."""
-    if isinstance(value, exp.Introducer):
-        return _bare(value.expression)
+def _default(value: exp.Expr) -> str:
+    """The default in SQLite's words where it means the same there; else empty."""
+    if isinstance(value, exp.Introducer):  # the name of a character set
+        return _default(value.expression)
     in_utc = isinstance(value, exp.AtTimeZone) and value.args["zone"].name.lower() == "utc"
     if in_utc or isinstance(value, exp.Paren | exp.Cast):  # SQLite's now is in UTC
-        return _bare(value.this)
-    return value
-
-
-def _default(value: exp.Expr, type_word: str) -> str:
-    """The default in SQLite's words where it means the same there; else empty."""
-    if word := next((word for moment, word in _NOW.items() if isinstance(value, moment)), ""):
-        return word
+        return _default(value.this)
     if isinstance(value, exp.Anonymous) and value.name.lower() in _NOW_NAMES:
         return "CURRENT_TIMESTAMP"
     if isinstance(value, exp.National | exp.ByteString):  # N'…', E'…'
         return exp.Literal.string(value.name).sql("sqlite")
     if isinstance(value, exp.BitString):
         return str(int(value.name, 2))
-    if isinstance(value, exp.HexString):
-        return _hex_default(value.name, type_word)
-    return value.sql("sqlite") if isinstance(value, _DEFAULTS) else ""
-
-
-def _hex_default(digits: str, type_word: str) -> str:
-    """A hexadecimal default is bytes, text or a number, whatever its column is."""
-    even = digits.zfill(len(digits) + len(digits) % 2)
-    if type_word == "BLOB":
-        return f"x'{even}'"
-    if type_word == "TEXT":
-        return exp.Literal.string(bytes.fromhex(even).decode("utf-8", "replace")).sql("sqlite")
-    return str(int(digits, 16))
+    same = value.sql("sqlite") if isinstance(value, _DEFAULTS) else ""
+    return next((word for moment, word in _NOW.items() if isinstance(value, moment)), same)
 
 
 def _type(kind: exp.Expr | None) -> str:
@@ -334,4 +315,4 @@ def _columns(expressions: list[exp.Expr]) -> str:
 
 
 def _name(expression: exp.Expr) -> str:
-    return '"' + expression.name.replace('"', '""') + '"'
+    return quote_name(expression.name)
