@@ -14,9 +14,6 @@ from envbuild.sql.tokens import (
     unquote,
 )
 
-# Double-quoted tokens: names where they resolve to one, else strings, as SQLite takes them.
-
-
 ROWID_NAMES = frozenset(("rowid", "oid", "_rowid_"))
 _NAME_FOLLOWS = frozenset(("as", "from", "join", "collate", "with", "recursive", "window", "over"))
 """Keywords behind which a quoted token is a name, whatever it resolves to."""
@@ -99,13 +96,6 @@ def _folded(identifiers: frozenset[str]) -> frozenset[str]:
     return ROWID_NAMES.union(fold_name(name) for name in identifiers)
 
 
-# Names that stand where a FROM clause wants a table: a lexer's reading, for what SQLite hides.
-#
-# SQLite tells nobody of the columns that USING and NATURAL match, so a table read only through
-# them goes unmentioned; these names fill that gap. Not a parser: whether a name is a table, a
-# view or a CTE is for the caller to find out.
-
-
 _ENDS_FROM = frozenset(
     ("where", "group", "having", "order", "limit", "window", "union", "except", "intersect")
 )
@@ -137,7 +127,10 @@ def oversized_views(views: Mapping[str, str]) -> frozenset[str]:
 
 
 def iter_from_names(sql: str) -> Iterator[str]:
-    """The folded names behind FROM, JOIN and a FROM clause's commas; a schema's name is dropped."""
+    """The folded names behind FROM, JOIN and a FROM clause's commas; a schema's name is dropped.
+
+    Not a parser: whether a name is a table, a view or a CTE is for the caller to find out.
+    """
     code = list(iter_code(sql))
     in_from = [False]  # for each open bracket: is this a FROM clause?
     expected = False  # a table may stand here
@@ -178,9 +171,6 @@ def cte_places(code: list[Token]) -> frozenset[int]:
 def cte_names(code: list[Token]) -> frozenset[str]:
     """Folded names of the query's CTEs (and windows), wherever they are defined."""
     return frozenset(fold_name(unquote(code[place].text)) for place in cte_places(code))
-
-
-# Whether the order of a result's rows means anything.
 
 
 def order_matters(sql: str) -> bool:

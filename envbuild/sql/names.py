@@ -7,9 +7,6 @@ import apsw
 from envbuild.sql.connect import quote_name
 from envbuild.sql.tokens import Kind, Token
 
-# Names as SQLite matches them: without case, but only for ASCII letters.
-
-
 _FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
@@ -26,9 +23,6 @@ def declared_spelling(names: Iterable[str]) -> dict[str, str]:
     return spelling
 
 
-# Which bare words are keywords of a query, as opposed to names that merely look like one.
-
-
 _ALWAYS = """all and as asc between by case cast collate cross current_date current_time
 current_timestamp desc distinct else end escape except exists false filter from full glob
 group having in indexed inner intersect is isnull join left like limit match materialized
@@ -39,7 +33,8 @@ ALWAYS = frozenset(_ALWAYS.split())
 
 _FRAME_WORDS = frozenset(["between", "unbounded", "current"])
 _FRAME = frozenset(["rows", "range", "groups"])
-_BOUNDS = frozenset(["preceding", "following", "unbounded", "exclude", "ties", "others"])
+_BOUNDS = frozenset(["preceding", "following", "unbounded", "exclude", "ties", "others", "no"])
+_BESIDE = _BOUNDS | _FRAME | {"between", "and", "current", "row", "group", ")"}
 
 
 def is_keyword_here(code: list[Token], place: int) -> bool:
@@ -56,27 +51,13 @@ def is_keyword_here(code: list[Token], place: int) -> bool:
         return False
     if word in ALWAYS:
         return True
-    if word in ("first", "last"):
-        return before == "nulls"
-    if word == "nulls":
-        return after in ("first", "last")
-    if word == "row":
-        return before == "current" or after == ")"
-    if word == "current":
-        return after == "row"
+    if word in ("nulls", "first", "last"):
+        return "nulls" in (word, before) and {word, after} & {"first", "last"} != set()
     if word in _FRAME:
         return after in _FRAME_WORDS or following.kind in (Kind.NUMBER, Kind.VARIABLE)
-    if word in _BOUNDS or word == "no":
-        return _beside_a_bound(before, after)
-    return False
-
-
-def _beside_a_bound(before: str, after: str) -> bool:
-    words = _BOUNDS | _FRAME | {"between", "and", "no", "current", "row", "group", ")", "exclude"}
-    return after in words or before in words
-
-
-# Every name a query may resolve to in one database: what tells `"x"` the name from the string.
+    if word in ("current", "row"):
+        return (word, after) == ("current", "row") or (word == "row" and before == "current")
+    return word in _BOUNDS and (after in _BESIDE or before in _BESIDE)
 
 
 _TABLES = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY rowid"

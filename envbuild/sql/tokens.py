@@ -1,4 +1,8 @@
-"""SQL text as SQLite's own tokenizer cuts it: tokens, statements, differences; no parser."""
+"""SQL text as SQLite's own tokenizer cuts it: tokens, statements, differences; no parser.
+
+An unterminated string or bracket runs to the end as one illegal token, an unterminated `/*` comment
+to the end as a comment, and nothing is ever lost: the tokens' texts joined are the text.
+"""
 
 import re
 from bisect import bisect_right
@@ -7,12 +11,6 @@ from enum import StrEnum
 from functools import cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
-
-# SQL text as SQLite's own tokenizer cuts it: a lexer, not a parser.
-#
-# The rules are those of SQLite's tokenizer: an unterminated string or bracket runs to the end as
-# one illegal token, an unterminated `/*` comment to the end as a comment, and nothing is ever
-# lost: the tokens' texts joined are the text.
 
 
 class Kind(StrEnum):
@@ -166,9 +164,6 @@ def type_places(code: list[Token]) -> frozenset[int]:
     return frozenset(places)
 
 
-# DDL cut into statements by SQLite's own completeness rule, never at just any `;`.
-
-
 _MARKS = re.compile(
     r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
     rf"|{COMMENT}|;"
@@ -205,9 +200,6 @@ def split_statements(text: str) -> list[str]:
             statements.append(text[start : ends[place]].strip())
         start, place = ends[place] + 1, place + 1
     return statements
-
-
-# Where two queries differ: the stretch of the second one that is not the first one's.
 
 
 _OPTIONAL = frozenset(("as", "inner", "outer"))

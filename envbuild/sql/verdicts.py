@@ -1,4 +1,11 @@
-"""Named, versioned comparisons of a predicted result with its gold (CONTRACT 8)."""
+"""Named, versioned comparisons of a predicted result with its gold (CONTRACT 8).
+
+Cells are equal when they are the same value of the same kind: 1 = 1.0, -0.0 = 0, NULL = NULL,
+but '1' is not 1 and text is no blob. That is Python's own equality on what SQLite returns.
+
+Results of more than `WIDE_CELLS` cells on either side are compared row by row as digests:
+exactly, whatever the tolerance, and with the columns in their own order.
+"""
 
 import hashlib
 import math
@@ -24,18 +31,14 @@ from envbuild.records.execution import (
 from envbuild.sql.f1 import best_mapping, columns_of
 from envbuild.sql.tokens import Kind, iter_code
 
-# Result rows as bytes and as digests: typed, so that text is never taken for a blob.
-
-
 _ENCODINGS = {"UTF-8": 1, "UTF-16-LE": 2, "UTF-16-BE": 3}
 """The MessagePack extension types that hold undecodable text, by its encoding."""
 _CODECS = {code: encoding for encoding, code in _ENCODINGS.items()}
 
 
 def _as_extension(cell: object) -> msgspec.msgpack.Ext:
-    if isinstance(cell, UndecodableText):
-        return msgspec.msgpack.Ext(_ENCODINGS[cell.encoding], cell.raw)
-    raise TypeError(f"no cell of a result: {type(cell).__name__}")
+    assert isinstance(cell, UndecodableText)
+    return msgspec.msgpack.Ext(_ENCODINGS[cell.encoding], cell.raw)
 
 
 def _from_extension(code: int, data: memoryview) -> UndecodableText:
@@ -92,21 +95,17 @@ def _canonical(cell: Value) -> Value:
     return cell
 
 
-# Equality of results up to the order of their columns: the heart of Spider's test-suite rule.
-#
-# Exact. A gold column may only become a predicted column that holds the same values as often; the
-# search then fixes column after column, and keeps a choice only while the rows seen so far agree
-# as multisets. The released script tries every permutation that a sample of twenty random rows
-# allows.
-
-
 SEARCH_CELLS = 50_000_000
 """Cells that one search may look at; only results made for it (a dozen columns that permute each
 other, without agreeing in the end) need more than a few passes. Spent: called different."""
 
 
 def equal_permuted(predicted: Rows, gold: Rows, *, ordered: bool) -> bool:
-    """Some order of the predicted columns gives the gold: as lists if `ordered`, else multisets."""
+    """Some order of the predicted columns gives the gold: as lists if `ordered`, else multisets.
+
+    Exact. A gold column may only become a predicted column that holds the same values as often; the
+    search then fixes column after column while the rows seen so far agree as multisets.
+    """
     if len(predicted) != len(gold):
         return False
     if not gold or predicted == gold:
@@ -131,19 +130,14 @@ def equal_permuted(predicted: Rows, gold: Rows, *, ordered: bool) -> bool:
 
 
 def _bag(cells: Row) -> Hashable:
-    """Values and how often each occurs, without their order."""
     return frozenset(Counter(cells).items())
 
 
-# What Spider's test-suite rule does to the SQL before it compares the results.
-#
-# Its published verdicts ignore DISTINCT: the word is taken out of both queries, in aggregates
-# too, before they run, unless the user asks to keep it. The rows are then compared by
-# `testsuite@1`.
-
-
 def without_distinct(sql: str) -> str:
-    """The query with every DISTINCT quantifier left out; `IS DISTINCT FROM` stays."""
+    """The query with every DISTINCT quantifier left out; `IS DISTINCT FROM` stays.
+
+    Spider's published test-suite verdicts ignore DISTINCT: both queries run without it.
+    """
     kept, at, before = [], 0, ""
     for token in iter_code(sql):
         word = token.text.lower() if token.kind is Kind.WORD else ""
@@ -154,11 +148,8 @@ def without_distinct(sql: str) -> str:
     return "".join((*kept, sql[at:]))
 
 
-# Row equality where numbers may differ a little; used only when a tolerance is asked for.
-#
-# Closeness is not transitive, so multisets are compared by a one-to-one matching, not by sorting
-# alone. Rows are first parted by every cell that is no number.
-
+# Row equality where numbers may differ a little, used only when a tolerance is asked for. Closeness
+# is not transitive, so multisets are compared by a one-to-one matching, not by sorting alone.
 
 RELATIVE = 1e-9
 """Relative difference that any tolerance allows: another engine version's last digits."""
@@ -251,15 +242,6 @@ def _scaled(rows: Sequence[Row], tolerance: float) -> NDArray[np.float64]:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         far = np.sign(numbers) * (1 + np.log(size / edge)) / RELATIVE
         return np.where(size <= edge, numbers / tolerance, far)
-
-
-# Named, versioned comparisons of a predicted result with its gold (CONTRACT 8).
-#
-# Cells are equal when they are the same value of the same kind: 1 = 1.0, -0.0 = 0, NULL = NULL,
-# but '1' is not 1 and text is no blob. That is Python's own equality on what SQLite returns.
-#
-# Results of more than `WIDE_CELLS` cells on either side are compared row by row as digests:
-# exactly, whatever the tolerance, and with the columns in their own order.
 
 
 RowEquality = Callable[[Rows, Rows, bool, float | None], bool]

@@ -16,8 +16,6 @@ from envbuild.records.execution import Limits, Outcome, QueryResult, Row, Rows, 
 from envbuild.sql.execution.policy import Authorizer
 from envbuild.sql.tokens import iter_code
 
-# What can be told of a statement from its text: that it is text, in size, and alone.
-
 
 def refuse_text(sql: object, limits: Limits) -> str:
     """Why this is not the text of one statement; empty where it may be."""
@@ -48,14 +46,9 @@ def _statements(sql: str) -> int:
     return count
 
 
-# Which of SQLite's complaints are about the text itself, and which about what it names.
-#
-# The reward distinguishes SQL that parses from text that does not. SQLite gives both the same
-# result code, but reads a statement to its end before it looks up a name: so a complaint of its
-# parser means that the text is no statement, and every other one (`no such column`, `misuse of
-# aggregate`, a failure while running) that it is.
-
-
+# SQLite reads a statement to its end before it looks up a name: so a complaint of its parser means
+# that the text is no statement, and every other one (`no such column`, a failure while running)
+# that it is.
 _SYNTAX = re.compile(
     r"""near\ ".*":\ syntax\ error
     | incomplete\ input
@@ -75,19 +68,13 @@ def is_syntax_error(message: str) -> bool:
     return _SYNTAX.match(message) is not None
 
 
-# How much temporary file space this process holds, as the operating system sees it.
-#
-# SQLite counts what a statement spilled only when it ends; a bomb must be stopped before that.
-
-
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def held_temporary_bytes() -> int:
     """Bytes in the nameless files that this process has open; 0 where there is no /proc.
 
-    SQLite's temporary files have no name from the start, or are unlinked once they are open; so do
-    others of the process.
+    SQLite's temporary files are among them; it counts what a statement spilled only at its end.
     """
     total = 0
     with suppress(OSError), os.scandir(_DESCRIPTORS) as descriptors:
@@ -99,15 +86,10 @@ def held_temporary_bytes() -> int:
     return total
 
 
-# Reading text that is not UTF-8: SQLite hands it out as a blob, and it is decoded here.
-#
-# Python refuses such text, so a query that meets some is run again inside one that asks for every
-# text cell as a blob, beside a flag that says it was text.
-
-
 def text_as_blobs(sql: str, columns: int) -> str:
     """`sql`, its `columns` result columns each followed by its text flag, text as blobs.
 
+    Python refuses text that is not UTF-8, so a query that meets some is run again in this form.
     MATERIALIZED keeps an ORDER BY inside in force. SQLite takes up to 2,000 columns, so `sql` may
     have 1,000 of them.
     """
@@ -142,9 +124,6 @@ def _text(cell: bytes, encoding: str) -> str:
         return cell.decode(encoding)
     except UnicodeDecodeError:
         return UndecodableText(cell, encoding)
-
-
-# The run itself; `execution.session` decides where a statement runs.
 
 
 SHORT_VALUE = 4096
