@@ -84,7 +84,7 @@ def run_statement(connection: Connection, sql: str) -> int:
     except apsw.AuthError:
         raise RefusedStatementError("not a statement of a schema", denied=True) from None
     except _DISK as e:
-        ids = _numbers(connection, _COUNTERS) if _has_counters(connection) else []
+        ids = _counters(connection)
         if isinstance(e, apsw.FullError) and (LARGEST_ID in ids or any(inserted.values())):
             raise RefusedStatementError(_NO_ID_LEFT) from None
         raise disk_error(connection, e) from e
@@ -117,21 +117,17 @@ def ids_left(connection: Connection, table: str, columns: Sequence[str]) -> int:
 
     `columns` are the table's, in case one hides the row id; the table has row ids.
     """
-    taken = [0]
+    taken = [0, *_counters(connection, table)]
     if row_id := row_id_name(columns):
         taken += _numbers(connection, f"SELECT max({row_id}) FROM main.{quote_name(table)}")
-    if _has_counters(connection):
-        taken += _numbers(connection, f"{_COUNTERS} WHERE name = ?", (table,))
     return LARGEST_ID - max(taken)
 
 
-_COUNTERS = "SELECT seq FROM main.sqlite_sequence"
-
-
-def _has_counters(connection: Connection) -> bool:
-    return bool(
-        _numbers(connection, "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'")
-    )
+def _counters(connection: Connection, table: str | None = None) -> list[int]:
+    """What AUTOINCREMENT tables, or this one, have counted to."""
+    kept = "SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'"
+    counted = "SELECT seq FROM main.sqlite_sequence WHERE name = ifnull(?, name)"
+    return _numbers(connection, counted, (table,)) if _numbers(connection, kept) else []
 
 
 def row_id_name(columns: Sequence[str]) -> str | None:
@@ -167,9 +163,6 @@ def _authorize(
     if action == apsw.SQLITE_FUNCTION and (second or "").lower() == "load_extension":
         return apsw.SQLITE_DENY
     return apsw.SQLITE_OK
-
-
-# Rows into a table by bound values, every refusal reported; nothing ignored or replaced.
 
 
 _REASONS = {

@@ -14,9 +14,6 @@ from envbuild.records.corpus import render_key
 from envbuild.sql.connect import Connection, iter_rows, open_private, open_read_only, quote_name
 from envbuild.sql.names import fold_name
 
-# SQLite files made elsewhere: opened to be looked at, and brought out of WAL mode.
-
-
 _MODE_BYTES = 18
 """Offset of the header's write and read versions: 1 rollback journal, 2 WAL."""
 _HEADER = b"SQLite format 3\0"
@@ -49,9 +46,6 @@ def put_out_of_wal_mode(path: Path) -> None:
         if header.startswith(_HEADER) and header[_MODE_BYTES:] == b"\x02\x02":
             stream.seek(_MODE_BYTES)
             stream.write(b"\x01\x01")
-
-
-# How many rows each table of a SQLite file holds.
 
 
 _TABLES = r"""SELECT name, rootpage FROM sqlite_schema
@@ -106,14 +100,8 @@ def ordinary_tables(connection: apsw.Connection) -> list[str]:
     return [name for name, _ in found if name in ordinary]
 
 
-# Text cells that are not UTF-8, counted by column.
-#
-# SQLite stores whatever bytes it is given as text; Python, and every trainer, refuses such cells.
-# A table whose text Python reads to its end has none; else its columns are looked at one by one.
-
-
 class UndecodableColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """One column with text that does not decode."""
+    """One column with text that is not UTF-8: Python, and every trainer, refuses such cells."""
 
     table: str
     column: str
@@ -137,7 +125,7 @@ def find_undecodable(
     for table in ordinary_tables(connection) if tables is None else tables:
         names = "SELECT name FROM pragma_table_xinfo(?, 'main')"
         columns = [column for (column,) in iter_rows(connection, names, (table,))]
-        if not _decodes(connection, table, columns):
+        if not _decodes(connection, table, columns):  # else no column has any
             for column in columns:
                 with suppress(apsw.SQLError):  # it is computed by a function that is not here
                     bad = _bad_cells(connection, table, column)
@@ -172,13 +160,6 @@ def _bad_cells(connection: apsw.Connection, table: str, column: str) -> Undecoda
     return UndecodableColumn(table=table, column=column, cells=cells, example=example)
 
 
-# Which rows break declared foreign keys, by key; keys SQLite cannot check are named, not skipped.
-#
-# `PRAGMA foreign_key_check` stops at a key whose parent columns are not unique ("foreign key
-# mismatch"), and then says nothing about the table's other keys. Here each key is checked by
-# itself.
-
-
 class KeyState(StrEnum):
     """What became of checking one key."""
 
@@ -210,16 +191,25 @@ class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_foreign_keys(connection: apsw.Connection) -> list[KeyCheck]:
-    """Every declared key of the database, in (child, key) order. Reads rows, writes nothing."""
-    tables = {
-        fold_name(name): kind
-        for name, kind in iter_rows(
-            connection, "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view')"
-        )
-    }
+    """Every declared key of the database, in (child, key) order. Reads rows, writes nothing.
+
+    Each by itself: `PRAGMA foreign_key_check` stops at the first key that it cannot check.
+    """
+    named = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view')"
+    kinds = {fold_name(name): kind for name, kind in iter_rows(connection, named)}
+    rows = iter_rows(
+        connection,
+        r"""SELECT m.name, k.id, k."table", k."from", k."to"
+        FROM sqlite_schema AS m, pragma_foreign_key_list(m.name, 'main') AS k
+        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+        ORDER BY m.name, k.id DESC, k.seq""",
+    )
+    keys: dict[tuple[str, int, str], list[tuple[str, str | None]]] = defaultdict(list)
+    for child, key, parent, source, target in rows:
+        keys[child, key, parent].append((source, target))
     return [
-        _check(connection, child, parent, pairs, tables)
-        for child, parent, pairs in _declared_keys(connection)
+        _check(connection, child, parent, pairs, kinds.get(fold_name(parent), ""))
+        for (child, _, parent), pairs in keys.items()
     ]
 
 
@@ -240,37 +230,23 @@ def orphans_by_table(connection: apsw.Connection) -> dict[str, int]:
     return dict(orphans)
 
 
-_Pairs = list[tuple[str, str | None]]
-
-
-def _declared_keys(connection: apsw.Connection) -> list[tuple[str, str, _Pairs]]:
-    rows = iter_rows(
-        connection,
-        r"""SELECT m.name, k.id, k."table", k."from", k."to"
-        FROM sqlite_schema AS m, pragma_foreign_key_list(m.name, 'main') AS k
-        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
-        ORDER BY m.name, k.id DESC, k.seq""",
-    )
-    keys: dict[tuple[str, int, str], _Pairs] = defaultdict(list)
-    for child, key, parent, source, target in rows:
-        keys[child, key, parent].append((source, target))
-    return [(child, parent, pairs) for (child, _, parent), pairs in keys.items()]
-
-
 def _check(
-    connection: apsw.Connection, child: str, parent: str, pairs: _Pairs, tables: dict[str, str]
+    connection: apsw.Connection,
+    child: str,
+    parent: str,
+    pairs: list[tuple[str, str | None]],
+    parent_kind: str,
 ) -> KeyCheck:
     sources = tuple(source for source, _ in pairs)
     targets = tuple(target for _, target in pairs if target is not None)
     state, orphans, example = KeyState.MISMATCH, 0, ""
-    kind = tables.get(fold_name(parent))
     condition = " AND ".join(f"c.{quote_name(name)} IS NOT NULL" for name in sources)
     with suppress(apsw.SQLError):  # a module, a collation or a function that is not here
         resolved = _unique_target(connection, parent, targets, len(sources))
-        if kind is None:
+        if not parent_kind:
             orphans, example = _orphans(connection, child, sources, condition)
             state = KeyState.MISSING_PARENT
-        elif kind == "table" and resolved:
+        elif parent_kind == "table" and resolved:
             # The `+` takes the child's own affinity away: the parent's decides, as it does for a
             # key, and the parent's index can be used.
             equal = " AND ".join(
