@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
-from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +16,7 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 from envbuild import __version__
-from envbuild.cli.options import with_options
+from envbuild.cli.options import as_command
 from envbuild.cli.output import (
     BUG,
     INTERRUPTED,
@@ -54,12 +53,10 @@ In the order of the chain within a group. A module is imported when a command of
 
 
 def load_command(name: str) -> Callable[..., None]:
-    """The function behind a command, its settings record spread out as options."""
+    """The function behind a command, as typer calls it."""
     where = next(entry for group in COMMANDS.values() for entry in group if _named(entry) == name)
-    function: Callable[..., None] = getattr(
-        importlib.import_module(f"envbuild.cli.{where.partition(':')[0]}"), name
-    )
-    return with_options(function) if "settings" in signature(function).parameters else function
+    module = importlib.import_module(f"envbuild.cli.{where.partition(':')[0]}")
+    return as_command(getattr(module, name))
 
 
 def _named(entry: str) -> str:

@@ -1,17 +1,15 @@
 """Commands that make corpora: materialize, pack, synth, amplify."""
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from envbuild.cli import options
 from envbuild.cli.output import (
-    USAGE,
-    emit,
-    finish,
+    Result,
     list_counts,
     print_records,
     print_table,
@@ -21,7 +19,7 @@ from envbuild.cli.output import (
 )
 from envbuild.corpora.source import Source, read_sources
 from envbuild.corpora.synthetic import write_shape
-from envbuild.errors import UsageError
+from envbuild.errors import SourceError, UsageError
 from envbuild.generate.corpus import amplify_corpus, parse_rows
 from envbuild.io.json_stream import RawRecord, iter_json
 from envbuild.io.parquet import iter_records
@@ -50,9 +48,8 @@ def materialize(
     engine: options.EngineOption = "local",
     workers: options.WorkersOption = None,
     shard: options.ShardOption = None,
-    json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-) -> None:
+) -> Result:
     """Row payloads or ready SQLite files become databases with a catalogue and questions.
 
     Run the same command again after an interruption: it resumes.
@@ -100,14 +97,14 @@ def materialize(
             refused |= bool(summary.questions_refused)
     complete = all(summary.complete for summary in summaries)
     if document["failed"] and not document["built"] and complete:
-        emit("materialize", document, lambda: _show_built(summaries, name), json=json)
-        warn("none of the databases could be built: rejects.parquet says why")
-        raise typer.Exit(USAGE)
-    finish(
-        "materialize",
+        reasons = sum((Counter(summary.rejects) for summary in summaries), Counter[str]())
+        raise SourceError(
+            f"none of the databases could be built: {list_counts(reasons)}; rejects.parquet in "
+            f"{out} says why"
+        )
+    return Result(
         document,
         lambda: _show_built(summaries, name),
-        json=json,
         findings=document["failed"] or refused,
         wrote=out,
         following=("preflight", out) if complete else (),
@@ -155,9 +152,8 @@ def pack(
     out: Annotated[Path, options.folder_option("Folder the Parquet files go into.")],
     workers: options.WorkersOption = None,
     limit: options.LimitOption = None,
-    json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-) -> None:
+) -> Result:
     """SQLite files become row payload Parquet: the inverse of materialize.
 
     Materializing the result gives the same tables, rows and types, blobs included.
@@ -176,11 +172,9 @@ def pack(
         fields = ("databases", "tables", "rows", "questions")
         print_records(("corpus", *fields), packed, *fields)
 
-    finish(
-        "pack",
+    return Result(
         {"corpora": packed},
         show,
-        json=json,
         findings=problems,
         wrote=out,
         following=("materialize", out),
@@ -192,8 +186,7 @@ def synth(
     databases: Annotated[int, Option(min=0, help="How many databases.")],
     out: Annotated[Path, options.folder_option("Folder the source goes into.")],
     seed: options.SeedOption = 0,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """Writes a synthetic source, shaped and laid out like a real corpus.
 
     Its gold queries ask for values that are there, so their results mean something.
@@ -207,11 +200,9 @@ def synth(
         counts = (made.databases, made.tables, made.rows, made.questions)
         print_table(headers, [(made.shape, *(f"{n:,}" for n in counts))], right=range(1, 5))
 
-    finish(
-        "synth",
+    return Result(
         {"seed": seed, "written": made},
         show,
-        json=json,
         wrote=out,
         following=("materialize", made.out),
     )
@@ -244,9 +235,8 @@ def amplify(
     engine: options.EngineOption = "local",
     workers: options.WorkersOption = None,
     shard: options.ShardOption = None,
-    json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-) -> None:
+) -> Result:
     """Rows are added under every constraint until golds can be told from wrong queries.
 
     Every original row stays as it is; added rows are listed in added_rows.parquet. Exit 1
@@ -280,11 +270,9 @@ def amplify(
         grown.append(growth)
     listed = {growth.name: _empty_golds(growth) for growth in grown if growth.complete}
     document = {"corpora": grown, "empty_golds": listed}
-    finish(
-        "amplify",
+    return Result(
         document,
         lambda: _show_grown(grown, listed),
-        json=json,
         findings=any(growth.empty for growth in grown),
         wrote=out,
         following=("preflight", out),

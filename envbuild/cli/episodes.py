@@ -16,7 +16,7 @@ import typer
 from typer import Option
 
 from envbuild.cli import options
-from envbuild.cli.output import finish, print_table, progress, say, warn
+from envbuild.cli.output import Result, print_table, progress, say, warn
 from envbuild.env.agent import Agent
 from envbuild.env.client import CompletionsClient, ServerGenerate
 from envbuild.env.environment import Environment
@@ -86,8 +86,7 @@ def rollout(
     rerun_golds: options.RerunGoldsOption = False,
     seed: options.SeedOption = 0,
     quiet: options.QuietOption = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """Episodes of every row against a server, kept as they finish; run again to resume.
 
     Exit 1 while episodes remain that the server failed: they are kept unscored, and the same
@@ -191,11 +190,9 @@ def rollout(
             f"the server failed {counted(unanswered, 'episode')}: not scored, and the same command "
             "asks again"
         )
-    finish(
-        "rollout",
+    return Result(
         document,
         show,
-        json=json,
         findings=unanswered,
         wrote=out,
         following=("score", out),
@@ -215,8 +212,7 @@ def score(
     manifest: options.ManifestOption = None,
     verdict: Annotated[str, Option(help="What counts as equivalent; published: bag@1.")] = "bag@1",
     rerun_golds: options.RerunGoldsOption = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """What each episode earned, consensus within its group included.
 
     Writes rewards.parquet beside the episodes. Gold results come from the manifest; nothing runs
@@ -250,11 +246,9 @@ def score(
         "mean_reward": mean,
         "tiers": dict(sorted(Counter(b.tier.value for b in breakdowns).items())),
     }
-    finish(
-        "score",
+    return Result(
         document,
         lambda: _show_scores(breakdowns, played, mean),
-        json=json,
         findings=len(scored) < len(breakdowns),
         wrote=episodes / REWARDS_FILE,
         following=("evaluate", episodes),
@@ -294,8 +288,7 @@ def view(
     html: Annotated[Path, options.file_option("Where the page goes.")] = Path("episodes.html"),
     manifest: options.ManifestOption = None,
     limit: options.LimitOption = None,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """One self-contained page: every turn, filters by ending, tier and bucket, a search.
 
     Rewards are shown where `envbuild score` has been run. j goes to the next episode, k to the one
@@ -336,11 +329,9 @@ def view(
         "rows_known": len(rows),
         "scored": sum(episode.episode_id in rewards for episode in chosen),
     }
-    finish(
-        "view",
+    return Result(
         document,
         lambda: say(f"{counted(len(chosen), 'episode')} in {html}"),
-        json=json,
         following=("evaluate", episodes),
     )
 
@@ -357,7 +348,7 @@ def play(
     rerun_golds: options.RerunGoldsOption = False,
     seed: options.SeedOption = 0,
     json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """You are the agent, in the terminal: explore, try a query, submit it, see what it earned.
 
     Type `help` for the words. Works piped, one turn a line:
@@ -387,11 +378,9 @@ def play(
     episode, reward = environment.episode(), environment.reward()
     environment.close()
     document = {"episode": episode, "reward": reward}
-    finish(
-        "play",
+    return Result(
         document,
         lambda: _show_end(episode, reward),
-        json=json,
         following=("rollout", manifest, "--base-url", "URL", "--model", "NAME"),
     )
 
@@ -501,8 +490,7 @@ def ask(
     dialect: options.DialectOption = "vllm",
     trace: Annotated[bool, Option("--trace", help="Show every turn as it goes (stderr).")] = False,
     seed: options.SeedOption = 0,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """One question over your own database: the SQL, and what it returns.
 
     Exit 1 where no SQL came of it; SQL that fails, or returns more than can be shown, says so.
@@ -529,11 +517,9 @@ def ask(
         "columns": result.columns if result else (),
         "rows": result.rows if result else (),
     }
-    finish(
-        "ask",
+    return Result(
         document,
         lambda: _show_answer(episode, result),
-        json=json,
         findings=result is None,
     )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 from typer.models import ArgumentInfo
 
-from envbuild.cli.output import warn
+from envbuild.cli.output import Result, finish, warn
 from envbuild.errors import UsageError
 from envbuild.pipeline.config import WHERE
 
@@ -139,28 +139,36 @@ def parse_fields(pairs: Iterable[str]) -> dict[str, str]:
     return fields
 
 
-def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of its `settings` record as options, as typer reads them.
+def as_command(function: Callable[..., Any]) -> Callable[..., None]:
+    """The command as typer calls it: it shows the `Result` that comes back, and ends with its code.
 
-    A field's `msgspec.Meta` gives the help and the bounds, so a pipeline file and the command line
-    fill the same record. A tuple is written comma-separated.
+    Whatever gives a `Result` takes --json, whether it looks at it or not. The fields of a
+    `settings` record are options too: a field's `msgspec.Meta` gives the help and the bounds, so a
+    pipeline file and the command line fill the same record. A tuple is written comma-separated.
     """
     signature = inspect.signature(function, eval_str=True)
-    record = signature.parameters["settings"].annotation
-    fields = msgspec.structs.fields(record)
-    parameters = []
-    for parameter in signature.parameters.values():
+    own = signature.parameters
+    record = own["settings"].annotation if "settings" in own else None
+    fields = msgspec.structs.fields(record) if record else ()
+    parameters: list[inspect.Parameter] = []
+    for parameter in own.values():
         shown = map(_parameter_of, fields) if parameter.name == "settings" else (parameter,)
         parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in shown]
+    if signature.return_annotation is Result and "json" not in own:
+        parameters.append(_parameter("json", JsonOption, default=False))
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
-        own = {field.name: given.pop(field.name) for field in fields}
-        for field in fields:
-            if isinstance(field.default, tuple):
-                text = own[field.name]
-                own[field.name] = field.default if text is None else tuple(text.split(","))
-        function(settings=record(**own), **given)
+        json = given["json"] if "json" in own else given.pop("json", False)
+        if record:
+            values = {field.name: given.pop(field.name) for field in fields}
+            for field in fields:
+                if isinstance(field.default, tuple):
+                    text = values[field.name]
+                    values[field.name] = field.default if text is None else tuple(text.split(","))
+            given["settings"] = record(**values)
+        if (result := function(**given)) is not None:
+            raise Exit(finish(function.__name__, result, json=json))
 
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -181,15 +189,15 @@ def _parameter_of(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
         max=meta.le,
         **(meta.extra or {}),
     )
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, option],
-    )
+    return _parameter(field.name, Annotated[kind, option], default=default)
 
 
-def command_line(function: Callable[..., None], given: Mapping[str, Any]) -> list[str]:
+def _parameter(name: str, annotation: Any, *, default: object) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def command_line(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
     """What a person types for this call of a command, for a person to read.
 
     Options at None, False or nothing are left out.
@@ -198,8 +206,7 @@ def command_line(function: Callable[..., None], given: Mapping[str, Any]) -> lis
     if (settings := values.pop("settings", None)) is not None:
         values = {**msgspec.structs.asdict(settings), **values}
     words, options = [function.__name__], []
-    command = with_options(function) if settings is not None else function
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+    for name, parameter in inspect.signature(as_command(function)).parameters.items():
         value = values.get(name)
         if value in (None, "", (), []) or value is False:
             continue

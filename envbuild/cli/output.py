@@ -12,10 +12,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import typer
 
 from envbuild.records.corpus import printable
 
@@ -29,42 +28,40 @@ FOLDED, WIDEST = 12, 10_000
 """Characters: the narrowest that a longer text is folded to; more than any table has."""
 
 
-def emit(command: str, document: dict[str, Any], show: Callable[[], None], *, json: bool) -> None:
-    """A command's result: with `json` the one document on stdout, else what `show` prints.
+class Result(NamedTuple):
+    """What a command came to; whoever calls it shows it."""
 
-    The document says its format and the versions, then the command's own keys.
+    document: dict[str, Any]
+    """The keys of the JSON document, besides its format and the versions."""
+    show: Callable[[], None]
+    """Prints the same for a person."""
+    findings: object = False
+    """What ends the command with 1, where it is true."""
+    wrote: Path | None = None
+    """Where the result lies."""
+    following: Sequence[object] = ()
+    """Words of the next command."""
+
+
+def finish(command: str, result: Result, *, json: bool) -> int:
+    """Shows a command's result and returns its exit code: 1 where there are findings, else 0.
+
+    With `json` that is the one document on stdout. A person is told last where the result lies and
+    the words of the next command, on stderr.
     """
-    if not json:
-        show()
-        return
-    from envbuild.sql.connect import VERSIONS
+    if json:
+        from envbuild.sql.connect import VERSIONS
 
-    body = {"format": f"envbuild.{command}/1", "versions": VERSIONS, **document}
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
-
-
-def finish(
-    command: str,
-    document: dict[str, Any],
-    show: Callable[[], None],
-    *,
-    json: bool,
-    findings: object = False,
-    wrote: Path | None = None,
-    following: Sequence[object] = (),
-) -> NoReturn:
-    """A command's result and its end: with 1 where there are findings, else with 0.
-
-    A person is told last where the result lies and the words of the next command, on stderr.
-    """
-    emit(command, document, show, json=json)
-    if not json:
-        said = [f"wrote {wrote}"] if wrote is not None else []
-        if following:
-            said.append(f"next: envbuild {shlex.join(map(str, following))}")
+        body = {"format": f"envbuild.{command}/1", "versions": VERSIONS, **result.document}
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
+    else:
+        result.show()
+        said = [f"wrote {result.wrote}"] if result.wrote is not None else []
+        if result.following:
+            said.append(f"next: envbuild {shlex.join(map(str, result.following))}")
         if said:
             warn("; ".join(said))
-    raise typer.Exit(FINDINGS if findings else OK)
+    return FINDINGS if result.findings else OK
 
 
 def say(line: str = "", *, end: str = "\n") -> None:

@@ -11,9 +11,9 @@ import typer
 
 from envbuild.cli import options
 from envbuild.cli.output import (
+    Result,
     console,
     draws_blocks,
-    finish,
     list_counts,
     print_table,
     progress,
@@ -81,7 +81,7 @@ def preflight(
     shard: options.ShardOption = None,
     quiet: options.QuietOption = False,
     json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """Rows per table, then signal, then every other check of databases, golds and questions.
 
     Takes a corpus, the folder above several, or any folder of SQLite files. Writes preflight.json
@@ -140,11 +140,9 @@ def preflight(
     report = as_report(reports, thresholds)
     if html is not None:
         write_page(report, html)
-    finish(
-        "preflight",
+    return Result(
         report_document(report),
         lambda: _show_checks(report),
-        json=json,
         findings=report.errors or (settings.strict and report.warnings),
         wrote=html or out or corpus,
         following=("buckets", corpus),

@@ -10,8 +10,8 @@ from typer import Option
 
 from envbuild.cli import options
 from envbuild.cli.output import (
+    Result,
     draws_blocks,
-    finish,
     list_counts,
     print_table,
     print_wrapped,
@@ -78,8 +78,7 @@ def buckets(
     ] = None,
     limit: options.LimitOption = None,
     quiet: options.QuietOption = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """Masked-length buckets and their shares.
 
     Masks every gold query, cuts at the edges and writes buckets.parquet into each corpus; the
@@ -113,11 +112,9 @@ def buckets(
     for found in report.corpora:
         if found.empty:
             warn(f"{found.corpus}: no question falls into {', '.join(found.empty)}")
-    finish(
-        "buckets",
+    return Result(
         report.document(),
         show,
-        json=json,
         findings=any(found.empty for found in report.corpora),
         wrote=corpus if limit is None and suggest is None else None,
         following=("manifest", corpus),
@@ -164,9 +161,8 @@ def sample(
     seed: options.SeedOption = 0,
     workers: options.WorkersOption = None,
     engine: options.EngineOption = "local",
-    json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-) -> None:
+) -> Result:
     """Sampled schemas: gold tables and distractors, grown along foreign keys.
 
     Draws a sample for every question, as the manifest would with these options, and runs its gold
@@ -185,11 +181,9 @@ def sample(
             watch=bar.reach,
         )
     document = {"corpora": report.corpora, "shown": report.shown}
-    finish(
-        "sample",
+    return Result(
         document,
         lambda: _show_samples(report),
-        json=json,
         findings=report.num_changed,
         following=("manifest", corpus),
     )
@@ -250,9 +244,8 @@ def manifest(
     workers: options.WorkersOption = None,
     engine: options.EngineOption = "local",
     shard: options.ShardOption = None,
-    json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-) -> None:
+) -> Result:
     """The question pool: one frozen training input a row, gold results beside it.
 
     Every question becomes a row of manifest.parquet or, with its reason, of rejects.parquet.
@@ -300,11 +293,9 @@ def manifest(
         "rejected": built.counts.rejected,
         "counts": built.counts,
     }
-    finish(
-        "manifest",
+    return Result(
         document,
         lambda: _show_manifest(built),
-        json=json,
         findings=built.counts.rejects.keys() - {*left_out, "style_not_taken"},
         wrote=built.out,
         following=("pool", built.out) if built.complete else (),
@@ -373,8 +364,7 @@ def pool(
     plot_schedule: Annotated[
         Path | None, Option(help="Chart of mixture and gate over steps.")
     ] = None,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """What a training step draws, and why.
 
     The pool is filled by bucket shares, kept apart from test rows by schema and by question, and
@@ -399,7 +389,7 @@ def pool(
     if suggest:
         lengths = lengths_a_bucket(offered_rows(manifest, choice, test=apart).rows)
         plan = suggest_schedule({name: len(values) for name, values in lengths.items()})
-        finish("pool", {"suggested": plan}, lambda: say(render_schedule(plan), end=""), json=json)
+        return Result({"suggested": plan}, lambda: say(render_schedule(plan), end=""))
     plan = load_schedule(settings.schedule)
     if step >= plan.steps:
         raise UsageError(
@@ -456,11 +446,9 @@ def pool(
         },
         "written": written or None,
     }
-    finish(
-        "pool",
+    return Result(
         document,
         lambda: _show_pool(filled, draws, draw, questions),
-        json=json,
         findings=filled.lacking or draw.lacking,
         wrote=Path(written["file"]) if written else None,
         following=("export", manifest, "--to", "trl", "--out", "data/trl")
@@ -554,8 +542,7 @@ def export(
     replace: Annotated[
         bool, Option("--replace", help="Remove an export there of other settings or inputs.")
     ] = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """A manifest in a trainer's own layout, in schedule order.
 
     Questions and prompts stand in the columns that a trainer shows; no answer does. What `pool`
@@ -589,7 +576,7 @@ def export(
         rows = [(name, f"{count:,}") for name, count in written.files.items()]
         print_table(("file", "rows"), rows, title=f"{to} layout in {out}", right=(1,))
 
-    finish("export", {**document, "out": str(out)}, show, json=json, wrote=out)
+    return Result({**document, "out": str(out)}, show, wrote=out)
 
 
 def ladder(
@@ -599,8 +586,7 @@ def ladder(
     ] = None,
     html: options.HtmlOption = None,
     rerun_golds: options.RerunGoldsOption = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """The same questions over the gold tables, 32 distractors more, and the full schema.
 
     First call: writes one manifest a rung (gold/, plus32/, full/). Roll each out into its own
@@ -646,7 +632,7 @@ def ladder(
                 )
 
     document = {"folder": str(folder), "rows": rows, "same_as_full": same, "rungs": rungs}
-    finish("ladder", document, show, json=json, wrote=html if rungs else folder)
+    return Result(document, show, wrote=html if rungs else folder)
 
 
 def _show_rungs(rungs: list[Rung]) -> None:

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from envbuild.cards.refresh import Refreshed, card_corpus, refresh_card
 from envbuild.cli import options
 from envbuild.cli.output import (
-    finish,
+    Result,
     print_table,
     print_wrapped,
     say,
@@ -68,8 +68,7 @@ def evaluate(
         Option(help="TRL's trainer_state.json, or JSON lines: --html draws its rewards."),
     ] = None,
     metrics: Annotated[Path | None, options.file_option("A JSON line a metric.")] = None,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """EX official and strict with intervals, behaviour, and where the rules disagree.
 
     With --predictions there is no manifest: every gold is run.
@@ -102,11 +101,9 @@ def evaluate(
     if metrics is not None:
         lines = (msgspec.json.encode(metric) + b"\n" for metric in iter_metrics(found))
         write_bytes(metrics, b"".join(lines))
-    finish(
-        "evaluate",
+    return Result(
         {"where": where, "evaluation": found},
         lambda: _show_evaluation(found),
-        json=json,
         findings=found.scores[0].unscored,
         wrote=html or folder,
         following=("compare", folder, "OTHER") if folder else (),
@@ -186,8 +183,7 @@ def compare(
     html: options.HtmlOption = None,
     no_text: options.NoTextOption = False,
     seed: options.SeedOption = 0,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """Paired statistics on the questions two policies share, corrected over all pairs.
 
     Example: envbuild compare base/ tuned/ --html page.html
@@ -214,9 +210,8 @@ def compare(
                 f"questions; a delta below {floor.difference:.3f} is within test-retest noise"
             )
 
-    finish(
-        "compare", {"rule": rule, "comparisons": found, "noise": noise}, show, json=json, wrote=html
-    )
+    document = {"rule": rule, "comparisons": found, "noise": noise}
+    return Result(document, show, wrote=html)
 
 
 def card(
@@ -226,8 +221,7 @@ def card(
         Option(help="The corpus; default: the front matter's envbuild_corpus."),
     ] = None,
     check: Annotated[bool, Option("--check", help="Only look: exit 1 when stale.")] = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """Refreshes a data card's generated blocks; the prose around them stays.
 
     Blocks about a corpus need one: --corpus, or envbuild_corpus in the card's front matter;
@@ -267,11 +261,9 @@ def card(
     ]
     stale = check and any(refreshed.stale for _, refreshed in done)
     document = {"checked_only": check, "cards": cards}
-    finish(
-        "card",
+    return Result(
         document,
         show,
-        json=json,
         findings=stale,
         following=("card", *files) if stale else (),
     )

@@ -3,17 +3,15 @@
 import io
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
 from typer import Argument, Option
 
 from envbuild.cli import options
 from envbuild.cli.data import materialize
-from envbuild.cli.output import FINDINGS, OK, finish, say, warn
+from envbuild.cli.output import Result, finish, say, warn
 from envbuild.cli.preflight import preflight, print_rows
 from envbuild.cli.questions import buckets, manifest, pool, sample
 from envbuild.corpora.folder import open_corpora
@@ -82,7 +80,7 @@ def run(
     engine: options.EngineOption = "local",
     quiet: options.QuietOption = False,
     json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """All stages of a pipeline, each resumed or skipped where it is done.
 
     Paths in the file count from the file's own folder; what is built goes to --out.
@@ -121,11 +119,9 @@ def run(
     failed = [stage.name for stage in ended if stage.exit_code]
     if failed:
         warn(f"ended with 1: {', '.join(failed)}")
-    finish(
-        "run",
+    return Result(
         document,
         lambda: _show_planned(ended) if dry_run else None,
-        json=json,
         findings=failed,
         wrote=None if dry_run else folder,
         following=("run", pipeline) if dry_run else ("play", folder / "manifest"),
@@ -152,7 +148,7 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
             if stage.name == "manifest" and is_own_manifest(progress, out):
                 arguments = {**arguments, "replace": True}
             warn(f"$ envbuild {shlex.join(options.command_line(command, arguments))}")
-            code = _exit_code(command, **arguments)
+            code = finish(stage.name, command(**arguments), json=False)
             keep_done(out, progress, stage, code, VERSIONS)
         ended.append(
             EndedStage(stage.name, options.command_line(command, stage.arguments), done, code)
@@ -161,17 +157,6 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
             warn(f"{stage.name} ended with {code}: stopped, as --strict asks")
             break
     return ended
-
-
-def _exit_code(command: Callable[..., None], **arguments: object) -> int:
-    """The exit code, 0 or 1, of one command; any other ends the run with it."""
-    try:
-        command(**arguments)
-    except typer.Exit as e:
-        if e.exit_code not in (OK, FINDINGS):
-            raise
-        return e.exit_code
-    return OK
 
 
 def _show_planned(planned: list[EndedStage]) -> None:
@@ -188,8 +173,7 @@ def demo(
         Path, options.folder_option("Work folder; an earlier demo there is resumed.")
     ] = Path("envbuild-demo"),
     quiet: options.QuietOption = False,
-    json: options.JsonOption = False,
-) -> None:
+) -> Result:
     """The whole chain, offline, in seconds: three small corpora become a question pool.
 
     The corpora are written in the three published layouts, with the flaws that real ones have:
@@ -220,11 +204,10 @@ def demo(
         say("\nBuckets of the first corpus, by masked length of the gold SQL")
         first = corpus / measured[0].folder.name
         shares = BucketsOptions(shares=(0.20, 0.25, 0.55))
-        one = {"settings": SampleOptions(tables="6"), "limit": 1}
-        with redirect_stderr(io.StringIO()):  # the demo names its own next command
-            _exit_code(buckets, corpus=first, settings=shares)
+        with redirect_stderr(io.StringIO()):
+            buckets(first, settings=shares).show()
             say("One sampled schema")
-            _exit_code(sample, corpus=corpus / "demo_sqale", **one)
+            sample(corpus / "demo_sqale", settings=SampleOptions(tables="6"), limit=1).show()
         say(f"The question pool:  {pool_folder / 'manifest.parquet'}")
         say(f"What is wrong:      {out / 'preflight.html'}")
 
@@ -236,4 +219,4 @@ def demo(
         "rows": len(open_manifest(pool_folder).row_ids),
         "preflight": str(out / "preflight.html"),
     }
-    finish("demo", document, show, json=json, wrote=out, following=("play", pool_folder))
+    return Result(document, show, wrote=out, following=("play", pool_folder))

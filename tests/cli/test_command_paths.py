@@ -11,6 +11,7 @@ from envbuild.cli import app as command_line
 from envbuild.cli.app import app
 from envbuild.cli.preflight import shorten
 from envbuild.errors import ConfigurationError, OutputError
+from tests.shared import envbuild
 
 runner = CliRunner()
 NOWHERE = "no/such/source"
@@ -57,8 +58,8 @@ def test_an_output_that_cannot_be_written_is_said_before_any_work(
 @pytest.mark.parametrize("command", ["preflight", "sample", "manifest", "materialize", "amplify"])
 def test_an_unknown_engine_is_said_before_anything_runs(command: str, tmp_path: Path) -> None:
     out = () if command == "sample" else ("--out", str(tmp_path / "out"))
-    found = runner.invoke(app, [command, NOWHERE, "--engine", "slurm", *out])
-    assert str(found.exception) == "no engine 'slurm'; known: local, ray", found.output
+    found = runner.invoke(app, [command, NOWHERE, "--engine", "spark", *out])
+    assert str(found.exception) == "no engine 'spark'; known: local, ray, slurm", found.output
 
 
 def write_bird(folder: Path, records: list[dict[str, str]], *, sound: bool = True) -> Path:
@@ -89,7 +90,6 @@ def test_materialize_tells_no_questions_from_refused_ones_and_from_nothing_reada
             "1 question offered, all refused: train.json has the keys db_id, utterance, sql_text; "
             "a question needs db_id, question, and its SQL under SQL, query or sql",
         ),
-        ("unreadable", right, False, 2, "none of the databases could be built"),
         ("good", right, True, 0, ""),
     ):
         source = write_bird(tmp_path / name, records, sound=sound)
@@ -97,6 +97,10 @@ def test_materialize_tells_no_questions_from_refused_ones_and_from_nothing_reada
         found = runner.invoke(app, [*arguments, "1", "--quiet"])
         assert found.exit_code == code, (name, found.output, found.exception)
         assert said in found.stderr, (name, found.stderr)
+    source = write_bird(tmp_path / "unreadable", right, sound=False)
+    refused = envbuild("materialize", source, "--out", tmp_path / "corpus", "--json")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "none of the databases could be built: 1 " in refused.stderr
 
 
 def test_what_goes_into_a_pipe_is_not_cut() -> None:

@@ -21,7 +21,7 @@ from envbuild.cli.options import (
     SeedOption,
     WorkersOption,
 )
-from envbuild.cli.output import emit, progress, warn
+from envbuild.cli.output import Result, finish, progress, warn
 from envbuild.errors import EnvbuildError
 from envbuild.records.corpus import counted
 
@@ -96,7 +96,7 @@ def false_rewards(
         names = ", ".join(map(str, predictions))
         warn(f"{names}: no prediction is for a database of these benchmarks")
     if json:
-        emit("false-rewards", {"benchmarks": studies}, lambda: None, json=True)
+        finish("false-rewards", Result({"benchmarks": studies}, str), json=True)
         return
     for study in studies:
         _print_markdown(study) if markdown else _print_study(study)
