@@ -6,8 +6,10 @@ gives the same result for the same shard gives the same results for any number o
 
 import hashlib
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from envbuild.errors import UnknownNameError, UsageError
@@ -17,7 +19,8 @@ R = TypeVar("R")
 
 
 Engine = Callable[..., Iterator[Any]]
-"""`(function, shards, *, workers, on_crash)`, as `run_shards` documents them."""
+"""`(function, shards, *, workers, on_crash)`, as `run_shards` documents them; engines of several
+machines take `shared_file` too."""
 ENGINES = {
     "local": "envbuild.engine.local:run_local",
     "ray": "envbuild.engine.ray_tasks:run_ray",
@@ -32,6 +35,7 @@ def run_shards(
     workers: int | None = None,
     engine: str = "local",
     on_crash: Callable[[S, str], R] | None = None,
+    shared_file: Path | None = None,
 ) -> Iterator[R]:
     """The results of `function`, one a shard, in the order of `shards`.
 
@@ -39,11 +43,23 @@ def run_shards(
     ahead of the results. `workers` None means one a core. What `function` raises is raised here.
     A worker that dies (a segmentation fault, the out-of-memory killer) costs its shard one retry;
     when it dies again, `on_crash(shard, reason)` stands in for the result, and without `on_crash`
-    WorkerError is raised. The other shards go on. Raises UnknownNameError for an unknown engine.
+    WorkerError is raised. The other shards go on. `shared_file` is one that every machine at work
+    must see, tried before the work starts; UsageError names a machine that does not. Raises
+    UnknownNameError for an unknown engine.
     """
-    return load_engine(engine)(
-        function, shards, workers=workers or available_cores(), on_crash=on_crash
-    )
+    spread: dict[str, Any] = {"workers": workers or available_cores(), "on_crash": on_crash}
+    if engine != "local":
+        spread["shared_file"] = shared_file and shared_file.resolve()
+    return load_engine(engine)(function, shards, **spread)
+
+
+def check_seen(shared_file: Path | None) -> None:
+    """Raises UsageError where this machine, of a cluster, does not see `shared_file`."""
+    if shared_file is not None and not shared_file.is_file():
+        raise UsageError(
+            f"{socket.gethostname()}, a machine of the cluster, does not see {shared_file}:"
+            " corpora and results must lie in a folder that all its machines share"
+        )
 
 
 def available_cores() -> int:

@@ -4,12 +4,15 @@ import collections
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
+from envbuild.engine.fanout import check_seen
 from envbuild.errors import MissingDependencyError, WorkerError
 
 try:
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ModuleNotFoundError as e:
     raise MissingDependencyError("--engine ray", "ray", "pip install '.[ray]' in a checkout") from e
 
@@ -27,9 +30,11 @@ def run_ray(
     *,
     workers: int,
     on_crash: Callable[[S, str], R] | None,
+    shared_file: Path | None = None,
 ) -> Iterator[R]:
     """The results in shard order. `workers` bounds only how many tasks are under way at once."""
     _connect()
+    _check_nodes(shared_file)
     task = ray.remote(num_cpus=1, max_retries=1)(function)
     under_way: collections.deque[tuple[Any, S]] = collections.deque()
     for shard in shards:
@@ -53,6 +58,17 @@ def _connect() -> None:
             logging_level=logging.ERROR,
             log_to_driver=False,
         )
+
+
+def _check_nodes(shared_file: Path | None) -> None:
+    """Every node that has CPUs to give sees the file, before the work starts."""
+    look = ray.remote(num_cpus=0, max_retries=0)(check_seen)
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    working = [node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
+    places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in working]
+    looks = [look.options(scheduling_strategy=place).remote(shared_file) for place in places]
+    for reference in looks:
+        _result(reference, shared_file, None)
 
 
 def _result(reference: Any, shard: S, on_crash: Callable[[S, str], R] | None) -> R:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from envbuild.engine.fanout import check_seen
 from envbuild.engine.local import ATTEMPTS, portable_error
 from envbuild.errors import MissingDependencyError, UsageError, WorkerError
 from envbuild.io.files import write_bytes
@@ -48,6 +49,7 @@ def run_slurm(
     *,
     workers: int,
     on_crash: Callable[[S, str], R] | None,
+    shared_file: Path | None = None,
 ) -> Iterator[R]:
     """The results in shard order, from an array of `workers` tasks at once, 1,000 at most.
 
@@ -58,7 +60,7 @@ def run_slurm(
             "--engine slurm takes a machine that submits to Slurm (there is no `sbatch` on the"
             " path); --engine local works on this one"
         )
-    yield from run_array(function, shards, workers, on_crash, _slurm_executor)
+    yield from run_array(function, shards, workers, on_crash, _slurm_executor, shared_file)
 
 
 def run_array(
@@ -67,6 +69,7 @@ def run_array(
     workers: int,
     on_crash: Callable[[S, str], R] | None,
     executor: Callable[[Path], Any],
+    shared_file: Path | None = None,
 ) -> Iterator[R]:
     """`run_slurm` with a submitit executor, which `executor` makes for a folder of logs."""
     home = Path(os.environ.get(FOLDER_VARIABLE, ".")).resolve()
@@ -74,7 +77,7 @@ def run_array(
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir=home))
     array = _Array(folder, executor(folder / "logs"), min(workers, MAX_TASKS))
     try:
-        write_bytes(folder / "function.pkl", pickle.dumps(function))
+        write_bytes(folder / "function.pkl", pickle.dumps((function, shared_file)))
         count = 0
         for count, shard in enumerate(shards, start=1):
             write_bytes(_shard_file(folder, count - 1), pickle.dumps(shard, protocol=5))
@@ -153,7 +156,8 @@ class _Array:
         time.sleep(GRACE_SECONDS)
         if not (self.folder / STARTED).is_file():
             raise WorkerError(
-                f"no task of the Slurm array began its work; its logs are in {self.folder / 'logs'}"
+                "no task of the Slurm array began its work: either its machines do not share"
+                f" {self.folder}, or the logs in it say why"
             )
         without = [
             [n for n in part if not _result_file(self.folder, n).is_file()] for part in self.parts()
@@ -171,12 +175,13 @@ def work(folder: str, numbers: list[int]) -> None:
     """A task's life: shard after shard; those that have their result are not run again."""
     home = Path(folder)
     (home / STARTED).touch()
-    function = pickle.loads((home / "function.pkl").read_bytes())
+    function, shared_file = pickle.loads((home / "function.pkl").read_bytes())
     for number in numbers:
         if _result_file(home, number).is_file():
             continue
         shard = pickle.loads(_shard_file(home, number).read_bytes())
         try:
+            check_seen(shared_file)
             answer = pickle.dumps((False, function(shard)), protocol=5)
         except Exception as e:  # noqa: BLE001 - it is raised again in the driver
             answer = pickle.dumps((True, portable_error(e)))

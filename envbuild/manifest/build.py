@@ -168,7 +168,13 @@ def build_manifest(
         done = sum(part.is_done for part in parts)
         if len(wanted) <= 1:  # done in this process: starting another would only cost time
             workers = 1
-        for _ in run_shards(make_part, read_parts(wanted), workers=workers, engine=engine):
+        for _ in run_shards(
+            make_part,
+            read_parts(wanted),
+            workers=workers,
+            engine=engine,
+            shared_file=folder / BEGUN_FILE,
+        ):
             done += 1
             if watch:
                 watch(done, len(parts))

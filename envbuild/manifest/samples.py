@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from envbuild.corpora.folder import CorpusFolder
+from envbuild.corpora.source import INDEX_FILE
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import ConfigurationError
 from envbuild.io.files import atomic_path
@@ -111,7 +112,11 @@ def sample_corpora(
     shards = ((given, show) for given in read_parts(parts))
     found: list[SampledPart] = []
     for sampled in run_shards(
-        sample_part, shards, workers=1 if len(parts) == 1 else workers, engine=engine
+        sample_part,
+        shards,
+        workers=1 if len(parts) == 1 else workers,
+        engine=engine,
+        shared_file=corpora[0].root / INDEX_FILE,
     ):
         found.append(sampled)
         if watch:

@@ -224,7 +224,9 @@ def build_folder(
     with only_writer(own, of=root):
         remove_temporary(own)
         missing = (unit for unit in units() if not Path(unit.part).is_file())
-        for built in run_shards(build, missing, workers=workers, engine=engine, on_crash=on_crash):
+        for built in run_shards(
+            build, missing, workers=workers, engine=engine, on_crash=on_crash, shared_file=file
+        ):
             on_built(built)
         write_bytes(own / "done", b"")
         shards = (own_parts(root, (number, shard[1])) for number in range(shard[1]))

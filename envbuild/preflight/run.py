@@ -78,7 +78,14 @@ def check_databases(
     `on_progress` is told how many databases were done since the last call.
     """
     shards = iter_shards(measured, limits or Limits())
-    for done in run_shards(check_shard, shards, workers=workers, engine=engine, on_crash=_crashed):
+    for done in run_shards(
+        check_shard,
+        shards,
+        workers=workers,
+        engine=engine,
+        on_crash=_crashed,
+        shared_file=measured.folder.root / INDEX_FILE,
+    ):
         yield from done
         if on_progress:
             on_progress(len(done))

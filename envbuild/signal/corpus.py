@@ -89,7 +89,13 @@ def score_corpus(
     work = _by_database(folder, golds, variants=variants, seed=seed)
     shards = iter(lambda: list(islice(work, DATABASES_A_SHARD)), [])
     scores = SortedRecords(SignalScore, score_order)
-    for found in run_shards(score_databases, shards, workers=workers, engine=engine):
+    for found in run_shards(
+        score_databases,
+        shards,
+        workers=workers,
+        engine=engine,
+        shared_file=folder.root / INDEX_FILE,
+    ):
         if on_scored:
             on_scored(len(found))
         for gold, score in found:
