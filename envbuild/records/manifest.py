@@ -1,6 +1,10 @@
 """The question pool's rows (CONTRACT 6), hidden variants, and what a run draws (CONTRACT 11)."""
 
+from typing import Annotated
+
 import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +110,7 @@ class VariantBatch(msgspec.Struct, frozen=True, kw_only=True):
 class Phase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Some steps over which the mixture goes linearly from `start` to `end`."""
 
-    steps: int
+    steps: Positive
     """Its length; the mixture reaches `end` at the first step after it."""
     start: tuple[float, ...]
     """Shares a bucket, in the schedule's bucket order; sums to 1."""
@@ -124,11 +128,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Share of the pool a bucket, same order; sums to 1."""
     phases: tuple[Phase, ...] = ()
     """In order; the last one's end holds for the rest of the run."""
-    steps: int = 1800
+    steps: Positive = 1800
     """Optimiser steps, one update each."""
-    questions: int = 18
+    questions: Positive = 18
     """Groups a step."""
-    episodes: int = 8
+    episodes: Positive = 8
     """Episodes a group."""
     gate_steps: int = 80
     """Steps over which the submit gate's probability goes from 1 to 0."""

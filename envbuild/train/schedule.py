@@ -100,7 +100,6 @@ def exact(share: float) -> Fraction:
 
 
 N = TypeVar("N", Schedule, Recipe)
-RATIO_LEVELS = ("token", "sequence")
 
 
 def load_schedule(name: str) -> Schedule:
@@ -126,7 +125,7 @@ def load_recipe(name: str) -> Recipe:
     UnknownNameError where it is neither, ConfigurationError where a value cannot be.
     """
     recipe = _decoded(f"recipe {name}", _named_text("recipe", name, "recipes"), Recipe)
-    if recipe.ratio_level not in RATIO_LEVELS:
+    if recipe.ratio_level not in ("token", "sequence"):
         raise ConfigurationError(
             f"recipe {name}: ratio_level is token or sequence, not {recipe.ratio_level!r}"
         )
@@ -209,16 +208,11 @@ def render_schedule(schedule: Schedule) -> str:
 
 
 def _faults(schedule: Schedule) -> Iterator[str]:
-    numbers = {name: getattr(schedule, name) for name in ("steps", "questions", "episodes")}
     shares = {"pool": schedule.pool} if schedule.buckets else {}
     for position, phase in enumerate(schedule.phases, 1):
-        numbers[f"phase {position}'s steps"] = phase.steps
         shares[f"phase {position}'s start"] = phase.start
         if phase.end:
             shares[f"phase {position}'s end"] = phase.end
-    for name, value in numbers.items():
-        if value < 1:
-            yield f"{name} must be at least 1, got {value}"
     if len(set(schedule.buckets)) != len(schedule.buckets):
         yield "a bucket is named twice"
     if schedule.buckets and not schedule.phases:
