@@ -113,7 +113,7 @@ def buckets(
         if found.empty:
             warn(f"{found.corpus}: no question falls into {', '.join(found.empty)}")
     return Result(
-        report.document(),
+        msgspec.to_builtins(report),
         show,
         findings=any(found.empty for found in report.corpora),
         wrote=corpus if limit is None and suggest is None else None,
@@ -147,8 +147,8 @@ def _show_buckets(found: CorpusBuckets, shares: tuple[float, ...] | None) -> Non
         f"length {found.shortest} - {found.median:.0f} - {found.longest}",
         right=range(1, 5),
     )
-    if shares:
-        largest = counted(found.pool_size(shares), "question")
+    if found.pool_size is not msgspec.UNSET:
+        largest = counted(found.pool_size, "question")
         say(f"the largest pool with these shares: {largest}\n")
 
 

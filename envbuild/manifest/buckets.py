@@ -2,7 +2,7 @@
 (CONTRACT 2, 4)."""
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import lru_cache
@@ -143,20 +143,13 @@ class CorpusBuckets(msgspec.Struct, frozen=True, kw_only=True):
     mask: str
     questions: int
     bands: tuple[Band, ...]
-    shortest: int = 0
-    median: float = 0.0
-    longest: int = 0
-
-    @property
-    def empty(self) -> tuple[str, ...]:
-        """Names of the buckets without a question."""
-        return tuple(band.name for band in self.bands if not band.questions)
-
-    def pool_size(self, shares: tuple[float, ...]) -> int:
-        """Questions of the largest pool with these shares that the corpus can fill."""
-        pairs = zip(self.bands, shares, strict=True)
-        sizes = [round(band.questions / share, 6) for band, share in pairs if share]
-        return int(min(sizes, default=0))
+    shortest: int
+    median: float
+    longest: int
+    empty: tuple[str, ...]
+    """Names of the buckets without a question."""
+    pool_size: int | msgspec.UnsetType = msgspec.UNSET
+    """Questions of the largest pool with the shares asked for that the corpus can fill."""
 
 
 class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,17 +160,6 @@ class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
     """As cut at the suggested edges; nothing is written for these."""
     shares: tuple[float, ...] | None = None
 
-    def document(self) -> dict[str, Any]:
-        """The report as plain values, for --json."""
-        document: dict[str, Any] = msgspec.to_builtins(self)
-        for name in ("corpora", "suggested"):
-            for plain, found in zip(document[name], getattr(self, name), strict=True):
-                plain["empty"] = list(found.empty)
-        for plain, found in zip(document["corpora"], self.corpora, strict=True):
-            if self.shares:
-                plain["pool_size"] = found.pool_size(self.shares)
-        return document
-
 
 def bucket_corpora(
     corpora: Sequence[CorpusFolder],
@@ -187,7 +169,7 @@ def bucket_corpora(
     shares: str | None = None,
     suggest: int | None = None,
     limit: int | None = None,
-    on_masked: Callable[[int], None] | None = None,
+    on_masked: Callable[[int], None] = lambda masked: None,
 ) -> BucketReport:
     """Cuts every corpus, and writes its buckets.parquet unless only edges are suggested.
 
@@ -203,17 +185,12 @@ def bucket_corpora(
         raise UsageError(f"--suggest takes the number of buckets, at least 2; got {suggest}")
     if limit == 0:
         raise UsageError("--limit 0 leaves no question to cut into buckets")
-
-    def cut(at: Edges | int, *, write: bool) -> tuple[CorpusBuckets, ...]:
-        return tuple(
-            cut_corpus(corpus, at, mask=mask, write=write, limit=limit, on_masked=on_masked)
-            for corpus in corpora
-        )
-
-    suggested = cut(suggest, write=False) if suggest is not None else ()
-    if suggest is not None and edges is None:
-        return BucketReport(suggested=suggested)
-    return BucketReport(corpora=cut(given, write=limit is None), suggested=suggested, shares=parsed)
+    kept: dict[str, Any] = {"mask": mask, "limit": limit, "on_masked": on_masked}
+    suggested = [cut_corpus(c, suggest, write=False, **kept) for c in corpora if suggest]
+    if suggest and edges is None:
+        return BucketReport(suggested=tuple(suggested))
+    cut = [cut_corpus(c, given, write=limit is None, shares=parsed, **kept) for c in corpora]
+    return BucketReport(corpora=tuple(cut), suggested=tuple(suggested), shares=parsed)
 
 
 def cut_corpus(
@@ -222,73 +199,57 @@ def cut_corpus(
     *,
     mask: str = "literals",
     write: bool = True,
+    shares: tuple[float, ...] | None = None,
     limit: int | None = None,
-    on_masked: Callable[[int], None] | None = None,
+    on_masked: Callable[[int], None] = lambda masked: None,
 ) -> CorpusBuckets:
     """The corpus's buckets; with `write`, its buckets.parquet too, one row a question.
 
-    `edges` as a number asks for that many buckets at this corpus's own quantiles. Phrasings share
-    their question's gold SQL and count once. `limit` takes the corpus's first questions only, and
-    `on_masked` hears of each. Raises CorpusFolderError where there are no questions.
+    `edges` as a number asks for that many buckets at this corpus's own quantiles; such a cut is
+    never written. Phrasings share their question's gold SQL and count once. `limit` takes the
+    corpus's first questions only, and `on_masked` hears of each. Raises CorpusFolderError where
+    there are no questions.
     """
     if not corpus.num_questions:
         raise CorpusFolderError(f"corpus {corpus.name!r} has no questions to cut into buckets")
     lengths: Counter[int] = Counter()
 
-    def masked() -> Iterator[tuple[str, str]]:
-        lengths.clear()
+    def rows() -> Iterator[BucketRow]:
         for question_id, text in _masked_questions(corpus, mask, limit):
             lengths[len(text)] += 1
-            yield question_id, text
-            if on_masked:
-                on_masked(1)
-
-    if isinstance(edges, int) or not write:
-        for _ in masked():
-            pass
-    cut = suggest_edges(lengths.elements(), edges) if isinstance(edges, int) else edges
-    if write:
-        rows = (
-            BucketRow(
-                question_id=question_id,
-                masked_sql=text,
-                masked_length=len(text),
-                bucket=cut.bucket(len(text)),
+            on_masked(1)
+            bucket = "" if isinstance(edges, int) else edges.bucket(len(text))
+            yield BucketRow(
+                question_id=question_id, masked_sql=text, masked_length=len(text), bucket=bucket
             )
-            for question_id, text in masked()
-        )
+
+    if write and isinstance(edges, Edges):
         schema = arrow_schema(BucketRow, masked_length=pa.int32())
-        metadata = {"format": FORMAT, **VERSIONS, "edges": cut.render(), "mask": str(mask)}
-        write_records(corpus.root / BUCKETS_FILE, rows, schema, metadata=metadata)
-    return _summarize(corpus.name, lengths, cut, mask)
-
-
-def _summarize(corpus: str, lengths: Counter[int], edges: Edges, mask: str) -> CorpusBuckets:
-    """`lengths`: masked length -> questions that have it."""
-    total = lengths.total()
-    counts: Counter[str] = Counter()
+        metadata = {"format": FORMAT, **VERSIONS, "edges": edges.render(), "mask": str(mask)}
+        write_records(corpus.root / BUCKETS_FILE, rows(), schema, metadata=metadata)
+    else:
+        deque(rows(), maxlen=0)
+    cut = suggest_edges(lengths.elements(), edges) if isinstance(edges, int) else edges
+    total, counts = lengths.total(), Counter[str]()
     for length, questions in lengths.items():
-        counts[edges.bucket(length)] += questions
-    starts = (0, *edges.values)
-    ends = (*edges.values, None)
+        counts[cut.bucket(length)] += questions
+    spans = zip(cut.names, (0, *cut.values), (*cut.values, None), strict=True)
+    shared = zip(cut.names, shares, strict=True) if shares else ()
+    sizes = [counts[name] / share for name, share in shared if share]
     return CorpusBuckets(
-        corpus=corpus,
-        edges=edges.values,
+        corpus=corpus.name,
+        edges=cut.values,
         mask=str(mask),
         questions=total,
         bands=tuple(
-            Band(
-                name=name,
-                lower=lower,
-                upper=upper,
-                questions=counts[name],
-                share=counts[name] / total,
-            )
-            for name, lower, upper in zip(edges.names, starts, ends, strict=True)
+            Band(name=n, lower=lower, upper=upper, questions=counts[n], share=counts[n] / total)
+            for n, lower, upper in spans
         ),
         shortest=min(lengths),
         median=float(median(lengths.elements())),
         longest=max(lengths),
+        empty=tuple(name for name in cut.names if not counts[name]),
+        pool_size=int(round(min(sizes), 6)) if sizes else msgspec.UNSET,
     )
 
 

@@ -52,7 +52,7 @@ def test_every_question_is_cut_once_and_kept(shop: Path) -> None:
     assert [(band.name, band.questions) for band in found.bands] == [
         ("short", 2), ("medium", 1), ("long", 1),
     ]  # fmt: skip
-    assert found.pool_size(report.shares or ()) == 4
+    assert found.pool_size == 4
     rows = open_parquet(shop / "shop" / "buckets.parquet").read().to_pylist()
     assert [row["question_id"] for row in rows] == ["q0", "q1", "q2", "q3"]
     assert rows[0]["masked_sql"] == "SELECT name FROM t WHERE name = ?"
