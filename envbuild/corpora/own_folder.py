@@ -6,6 +6,7 @@ are refused, never guessed. Files are only read.
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -105,20 +106,14 @@ def name_databases(files: list[Path], folder: Path) -> dict[str, Path]:
     Where two share that name it is called by its path below `folder`, and with the ending where
     two share even this.
     """
-    named: dict[str, list[Path]] = {}
-    for file in files:
-        named.setdefault(file.stem, []).append(file)
-    databases = {}
-    for stem, same in named.items():
-        if len(same) == 1:
-            databases[stem] = same[0]
-            continue
-        paths = [file.relative_to(folder) for file in same]
-        shortened = [path.with_suffix("") for path in paths]
-        for file, path, short in zip(same, paths, shortened, strict=True):
-            own = path if shortened.count(short) > 1 else short
-            databases[own.as_posix()] = file
-    return dict(sorted(databases.items()))
+    paths = [file.relative_to(folder) for file in files]
+    ways = [(p.stem, p.with_suffix("").as_posix(), p.as_posix()) for p in paths]
+    counts = [Counter(way) for way in zip(*ways, strict=True)]
+    named = {
+        next(name for name, count in zip(names, counts, strict=True) if count[name] == 1): file
+        for names, file in zip(ways, files, strict=True)
+    }
+    return dict(sorted(named.items()))
 
 
 def _checked(fields: Mapping[str, str]) -> dict[str, str]:

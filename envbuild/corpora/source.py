@@ -264,12 +264,21 @@ def recognise(path: Path | str) -> str:
     kinds = {kind for _, kind in found}
     inside = all(place != folder for place, _ in found)
     if len(kinds) > 1 or (inside and len(found) > 1 and kinds != {"bird"}):
-        raise SourceError(f"{path} holds several sources: {_named(found, folder)}")
+        names = ", ".join(
+            f"{place.relative_to(folder).as_posix() + '/' if place != folder else 'its own files'} "
+            f"({READERS[kind].name})"
+            for place, kind in found
+        )
+        raise SourceError(
+            f"{path} holds several sources: {names}; give one by a path of its own, such as "
+            f"{found[0][0]}, or say with --reader which one is meant"
+        )
     if inside and kinds and kinds != {"bird"}:
         raise SourceError(f"{path} is the folder above a source: give {found[0][0]}")
     if kinds:
         return kinds.pop()
-    if holds_sqlite_files(folder) and not _holds_payloads(tabular_files(folder)):
+    holds_sqlite = any(file.suffix.lower() in SQLITE_ENDINGS for file in files_below(folder))
+    if holds_sqlite and not _holds_payloads(tabular_files(folder)):
         return "folder"
     unreadable: SourceError | None = None
     for file in tabular_files(folder):
@@ -279,11 +288,6 @@ def recognise(path: Path | str) -> str:
             unreadable = unreadable or e
     known = "; ".join(layout.looks for layout in READERS.values() if layout.looks)
     raise unreadable or SourceError(f"{path} has no layout that is known; what is known: {known}")
-
-
-def is_sqlite_file(file: Path) -> bool:
-    """True for a file that is called or begins as SQLite files do: one may be called anything."""
-    return file.suffix.lower() in SQLITE_ENDINGS or begins_as_sqlite(file)
 
 
 def begins_as_sqlite(file: Path) -> bool:
@@ -303,27 +307,14 @@ def files_below(root: Path) -> Iterator[Path]:
         yield from (Path(place) / name for name in sorted(names) if not name.startswith("."))
 
 
-def holds_sqlite_files(folder: Path) -> bool:
-    """True where a SQLite file lies anywhere below the folder, by its ending."""
-    return any(file.suffix.lower() in SQLITE_ENDINGS for file in files_below(folder))
-
-
 def check_source(path: Path) -> None:
     """Raises SourceError where nothing is at `path`, or what envbuild itself has made."""
     if not path.exists():
         raise SourceError(f"no such file or folder: {path}")
-    if not path.is_dir():
-        return
-    wanted = "give the folder that the corpus was made from (the benchmark's, the data set's own)"
-    if (made := made_by_envbuild(path)) is not None:
-        raise SourceError(f"{path} is {made}, no source: {wanted}")
-    inside = [
-        child for child in _folders(path) if made_by_envbuild(child) == _OWN_INDEXES[INDEX_FILE]
-    ]
-    if inside and not _layouts(path) and not _holds_payloads(tabular_files(path)):
-        names = ", ".join(child.name for child in inside)
+    if path.is_dir() and (made := made_by_envbuild(path)) is not None:
         raise SourceError(
-            f"{path} holds corpora that `envbuild materialize` made ({names}), no source: {wanted}"
+            f"{path} is {made}, no source: give the folder that the corpus was made from (the "
+            "benchmark's, the data set's own)"
         )
 
 
@@ -340,34 +331,24 @@ def _sources_in(folder: Path) -> list[tuple[Path, str]]:
 
     Row payloads count only beside others: alone, all Parquet files of a folder are one source.
     """
-    found = [(folder, kind) for kind in _layouts(folder)]
-    payloads = [(folder, "payload")] if _holds_payloads(folder.glob("*.parquet")) else []
-    for child in _folders(folder):
-        if made_by_envbuild(child) is not None:
-            continue
-        kinds = _layouts(child)
-        found += [(child, kind) for kind in kinds]
-        nested = (file for pattern in ("*.parquet", "*/*.parquet") for file in child.glob(pattern))
-        if not kinds and _holds_payloads(nested):
-            payloads.append((child, "payload"))
-    return found + payloads if found else []
-
-
-def _layouts(folder: Path) -> list[str]:
-    """The readers whose layout the folder's own entries have."""
-    return [kind for kind, layout in READERS.items() if layout.is_at(folder)]
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folders inside that may be sources themselves."""
-    return sorted(
+    children = [
         child
-        for child in folder.iterdir()
+        for child in sorted(folder.iterdir())
         if child.is_dir()
         and not child.name.startswith(".")
         and child.name not in ("database", "databases")
         and not child.name.endswith("_databases")
-    )
+        and made_by_envbuild(child) is None
+    ]
+    found: list[tuple[Path, str]] = []
+    payloads: list[tuple[Path, str]] = []
+    for place in (folder, *children):
+        kinds = [kind for kind, layout in READERS.items() if layout.is_at(place)]
+        found += [(place, kind) for kind in kinds]
+        files = [*place.glob("*.parquet"), *(place.glob("*/*.parquet") if place != folder else ())]
+        if (place == folder or not kinds) and _holds_payloads(files):
+            payloads.append((place, "payload"))
+    return found + payloads if found else []
 
 
 def _holds_payloads(files: Iterable[Path]) -> bool:
@@ -381,18 +362,6 @@ def _holds_payloads(files: Iterable[Path]) -> bool:
         if columns & _SCHEMA_COLUMNS or "questions" in columns:
             return True
     return False
-
-
-def _named(found: list[tuple[Path, str]], folder: Path) -> str:
-    """The sources, and how to give one of them."""
-    names = ", ".join(
-        f"{place.relative_to(folder).as_posix() + '/' if place != folder else 'its own files'} "
-        f"({READERS[kind].name})"
-        for place, kind in found
-    )
-    if all(place != folder for place, _ in found):
-        return f"{names}; give each by its own path, as {found[0][0]}"
-    return f"{names}; give each a folder of its own, or say with --reader which one is meant"
 
 
 def made_by_envbuild(folder: Path) -> str | None:
@@ -410,7 +379,7 @@ def made_by_envbuild(folder: Path) -> str | None:
 def _recognise_file(file: Path) -> str:
     from envbuild.corpora.tables import columns_of
 
-    if is_sqlite_file(file):
+    if file.suffix.lower() in SQLITE_ENDINGS or begins_as_sqlite(file):
         return "folder"
     columns = columns_of(file)
     sqale = {"Full schema", "questions", "full_schema"}
