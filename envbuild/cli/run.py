@@ -5,7 +5,7 @@ import shlex
 import sys
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -32,12 +32,11 @@ from envbuild.pipeline.config import (
 )
 from envbuild.pipeline.plan import (
     PlannedStage,
-    is_done,
     is_own_manifest,
-    is_resumed,
     keep_done,
     plan_stages,
     read_progress,
+    state_of,
 )
 from envbuild.preflight.row_counts import measure_corpora, read_thresholds
 from envbuild.sql.connect import VERSIONS
@@ -46,19 +45,6 @@ COMMANDS = {
     command.__name__: command for command in (materialize, preflight, buckets, manifest, pool)
 }
 """The stages; each is called in this process."""
-
-
-class EndedStage(NamedTuple):
-    """One stage of a run."""
-
-    name: str
-    command: list[str]
-    done: bool
-    """An earlier run had ended it, over the same inputs; it was not run again."""
-    exit_code: int | None
-    """None: not run, in a dry run."""
-    resumed: bool = False
-    """An earlier run had ended it; it is asked again, and builds only what its sources changed."""
 
 
 def run(
@@ -96,27 +82,11 @@ def run(
     stages = plan_stages(
         resolved, out=folder, until=until, workers=workers, engine=engine, quiet=quiet
     )
-    if dry_run:
-        progress = read_progress(folder)
-        ended = [
-            EndedStage(
-                stage.name,
-                options.command_line(COMMANDS[stage.name], stage.arguments),
-                is_done(stage, progress, folder),
-                None,
-                is_resumed(stage, progress),
-            )
-            for stage in stages
-        ]
-    else:  # with --json stdout is the one document, so what the stages say goes beside it
-        with redirect_stdout(sys.stderr) if json else nullcontext():
-            ended = run_stages(stages, out=folder, strict=strict)
-    document = {
-        "out": str(folder),
-        "dry_run": dry_run,
-        "stages": [stage._asdict() for stage in ended],
-    }
-    failed = [stage.name for stage in ended if stage.exit_code]
+    # with --json stdout is the one document, so what the stages say goes beside it
+    with redirect_stdout(sys.stderr) if json else nullcontext():
+        ended = run_stages(stages, out=folder, strict=strict, dry_run=dry_run)
+    document = {"out": str(folder), "dry_run": dry_run, "stages": ended}
+    failed = [stage["name"] for stage in ended if stage["exit_code"]]
     if failed:
         warn(f"ended with 1: {', '.join(failed)}")
     return Result(
@@ -128,20 +98,24 @@ def run(
     )
 
 
-def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[EndedStage]:
+def run_stages(
+    stages: list[PlannedStage], *, out: Path, strict: bool, dry_run: bool = False
+) -> list[dict[str, Any]]:
     """Runs the stages in order and says how each ended; a done stage is skipped.
 
-    What a stage raises ends the run; the stages before it stay done.
+    What a stage raises ends the run; the stages before it stay done. `done`: an earlier run had
+    ended it over the same files. `resumed`: it had ended, and builds only what its sources changed.
+    `exit_code` is None in a dry run.
     """
     progress = read_progress(out)
-    ended: list[EndedStage] = []
+    ended: list[dict[str, Any]] = []
     for stage in stages:
         command, arguments = COMMANDS[stage.name], stage.arguments
-        done = is_done(stage, progress, out)
-        if done:
+        state, code = state_of(stage, progress, out), None
+        if state == "done" and not dry_run:
             code = progress[stage.name].exit_code
             warn(f"{stage.name}: done before, exit {code}")
-        else:
+        elif not dry_run:
             sources = demo_sources(out)
             if any(Path(path).parent == sources for path in arguments.get("source", ())):
                 write_demo_sources(sources)
@@ -151,7 +125,13 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
             code = finish(stage.name, command(**arguments), json=False)
             keep_done(out, progress, stage, code, VERSIONS)
         ended.append(
-            EndedStage(stage.name, options.command_line(command, stage.arguments), done, code)
+            {
+                "name": stage.name,
+                "command": options.command_line(command, stage.arguments),
+                "done": state == "done",
+                "exit_code": code,
+                "resumed": state == "check",
+            }
         )
         if strict and code:
             warn(f"{stage.name} ended with {code}: stopped, as --strict asks")
@@ -159,12 +139,11 @@ def run_stages(stages: list[PlannedStage], *, out: Path, strict: bool) -> list[E
     return ended
 
 
-def _show_planned(planned: list[EndedStage]) -> None:
-
+def _show_planned(planned: list[dict[str, Any]]) -> None:
     for stage in planned:
-        mark = "done" if stage.done else "check" if stage.resumed else "to do"
-        say(f"{mark:<6} envbuild {shlex.join(stage.command)}")
-    if any(stage.resumed for stage in planned):
+        mark = "done" if stage["done"] else "check" if stage["resumed"] else "to do"
+        say(f"{mark:<6} envbuild {shlex.join(stage['command'])}")
+    if any(stage["resumed"] for stage in planned):
         warn("check: ended before; asked again, it builds only what has changed in its sources")
 
 
@@ -189,7 +168,7 @@ def demo(
         workers=1,  # three small corpora are done before a second process has started
     )
     pipeline = resolve_paths(pipeline, beside=Path(), out=out)
-    ended: list[EndedStage] = []
+    ended: list[dict[str, Any]] = []
     stages = plan_stages(pipeline, out=out, until="manifest")
     for place, stage in enumerate(stages):
         if not quiet:
@@ -213,7 +192,7 @@ def demo(
 
     document = {
         "out": str(out),
-        "stages": [stage._asdict() for stage in ended],
+        "stages": ended,
         "rows_per_table": {m.folder.name: m.statistics for m in measured},
         "manifest": str(pool_folder),
         "rows": len(open_manifest(pool_folder).row_ids),

@@ -92,13 +92,6 @@ class BucketsOptions(_Section, frozen=True, kw_only=True):
     ] = ()
 
 
-class BucketsSection(BucketsOptions, frozen=True, kw_only=True):
-    """The published cut."""
-
-    edges: tuple[int | str, ...] = (149, 278)
-    shares: tuple[float | str, ...] = (0.20, 0.25, 0.55)
-
-
 class SampleOptions(_Section, frozen=True, kw_only=True):
     """How a question's tables are drawn."""
 
@@ -162,7 +155,8 @@ class Pipeline(_Section, frozen=True, kw_only=True):
     """Processes; None: one a core."""
     source: SourceSection
     preflight: PreflightSection = PreflightSection()
-    buckets: BucketsSection = BucketsSection()
+    buckets: BucketsOptions = BucketsOptions(edges=(149, 278), shares=(0.20, 0.25, 0.55))
+    """The published cut where nothing is said."""
     manifest: ManifestOptions = ManifestOptions()
     pool: PoolSection | None = None
     """None: no schedule is written."""

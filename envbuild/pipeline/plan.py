@@ -30,15 +30,15 @@ class DoneStage(msgspec.Struct, frozen=True, kw_only=True):
 
     digest: str
     inputs: str
-    """SHA-256 over the files it read, see `INPUTS`."""
+    """SHA-256 over the files it read, see `READ`."""
     outputs: str = ""
-    """SHA-256 over the files it left, see `OUTPUTS`: one that was changed since is made again."""
+    """SHA-256 over the files it left, see `LEFT`: one that was changed since is made again."""
     exit_code: int
     versions: dict[str, str] = {}
     """`envbuild` and `sqlite` that ran it."""
 
 
-INPUTS: Mapping[str, tuple[str, ...]] = {
+READ: Mapping[str, tuple[str, ...]] = {
     "preflight": ("corpus/*/corpus.json",),
     "buckets": ("corpus/*/corpus.json",),
     "manifest": ("corpus/*/corpus.json", "corpus/*/*.parquet"),
@@ -46,13 +46,10 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 }
 """What each stage reads, below the work folder. materialize resumes by its sources' digests itself,
 so it is always asked."""
-
-OUTPUTS: Mapping[str, tuple[str, ...]] = {
+LEFT: Mapping[str, tuple[str, ...]] = {
     "preflight": (
         "preflight.html",
-        "corpus/*/preflight.json",
-        "corpus/*/findings.parquet",
-        "corpus/*/signal.parquet",
+        *(f"corpus/*/{name}" for name in ("preflight.json", "findings.parquet", "signal.parquet")),
     ),
     "buckets": ("corpus/*/buckets.parquet",),
     "manifest": ("manifest/manifest.*", "manifest/gold.parquet", "manifest/rejects.parquet"),
@@ -77,36 +74,24 @@ def plan_stages(
     """
     if until not in STAGES:
         raise UnknownNameError("stage", until, STAGES)
-    corpus, manifest = out / "corpus", out / "manifest"
+    corpus, manifest, seed = out / "corpus", out / "manifest", {"seed": pipeline.seed}
     spread = {"workers": workers or pipeline.workers, "engine": engine, "quiet": quiet}
-    seed, source, preflight = pipeline.seed, pipeline.source, pipeline.preflight
+    html = out / "preflight.html" if pipeline.preflight.html else None
+    sources = list(pipeline.source.paths)
     calls: dict[str, dict[str, Any]] = {
-        "materialize": {
-            "source": list(source.paths),
-            "out": corpus,
-            "settings": source,
-        },
-        "preflight": {
-            "corpus": corpus,
-            "settings": preflight,
-            "html": out / "preflight.html" if preflight.html else None,
-            "seed": seed,
-        },
+        "materialize": {"source": sources, "out": corpus, "settings": pipeline.source},
+        "preflight": {"corpus": corpus, "settings": pipeline.preflight, "html": html, **seed},
         "buckets": {"corpus": corpus, "settings": pipeline.buckets},
-        "manifest": {
-            "corpus": corpus,
-            "out": manifest,
-            "settings": pipeline.manifest,
-            "seed": seed,
-        },
+        "manifest": {"corpus": corpus, "out": manifest, "settings": pipeline.manifest, **seed},
     }
-    if pipeline.pool is not None:
+    if (pool := pipeline.pool) is not None:
+        test = [Path(path) for path in pool.test]
         calls["pool"] = {
             "manifest": manifest,
-            "settings": pipeline.pool,
-            "test": [Path(path) for path in pipeline.pool.test],
+            "settings": pool,
+            "test": test,
             "write": True,
-            "seed": seed,
+            **seed,
         }
     planned: list[PlannedStage] = []
     before = __version__
@@ -137,8 +122,8 @@ def keep_done(
     """Keeps in run.json that a stage has ended with this exit code."""
     progress[stage.name] = DoneStage(
         digest=stage.digest,
-        inputs=_digest(INPUTS, stage.name, out),
-        outputs=_digest(OUTPUTS, stage.name, out),
+        inputs=_digest(out, READ.get(stage.name, ())),
+        outputs=_digest(out, LEFT.get(stage.name, ())),
         exit_code=code,
         versions=versions,
     )
@@ -146,22 +131,19 @@ def keep_done(
     write_bytes(out / PROGRESS_FILE, msgspec.json.format(encoded))
 
 
-def is_done(stage: PlannedStage, progress: Mapping[str, DoneStage], out: Path) -> bool:
-    """True where an earlier run ended this stage with the same arguments over the same inputs."""
-    done = progress.get(stage.name)
-    if done is None or done.digest != stage.digest or stage.name not in INPUTS:
-        return False
-    files = _digest(INPUTS, stage.name, out), _digest(OUTPUTS, stage.name, out)
-    return (done.inputs, done.outputs) == files
+def state_of(stage: PlannedStage, progress: Mapping[str, DoneStage], out: Path) -> str:
+    """`done` where an earlier run ended it with the same arguments over the same files.
 
-
-def is_resumed(stage: PlannedStage, progress: Mapping[str, DoneStage]) -> bool:
-    """True for a stage that an earlier run ended and that is asked again all the same.
-
-    It looks by itself whether its sources have changed, and builds nothing where they have not.
+    `check`: it ended, and is asked again all the same, since it looks by itself whether its sources
+    have changed and builds nothing where they have not. Any other stage is `to do`.
     """
     done = progress.get(stage.name)
-    return stage.name not in INPUTS and done is not None and done.digest == stage.digest
+    if done is None or done.digest != stage.digest:
+        return "to do"
+    if stage.name not in READ:
+        return "check"
+    files = _digest(out, READ[stage.name]), _digest(out, LEFT[stage.name])
+    return "done" if (done.inputs, done.outputs) == files else "to do"
 
 
 def is_own_manifest(progress: Mapping[str, DoneStage], out: Path) -> bool:
@@ -169,13 +151,12 @@ def is_own_manifest(progress: Mapping[str, DoneStage], out: Path) -> bool:
     done = progress.get("manifest")
     if done is None:
         return not (out / "manifest" / "manifest.json").exists()
-    return done.outputs == _digest(OUTPUTS, "manifest", out)
+    return done.outputs == _digest(out, LEFT["manifest"])
 
 
-def _digest(files: Mapping[str, Sequence[str]], stage: str, out: Path) -> str:
-    """SHA-256 over the names and bytes of the files that the stage reads, or leaves."""
+def _digest(out: Path, patterns: Sequence[str]) -> str:
+    """SHA-256 over the names and bytes of the files."""
     digest = hashlib.sha256()
-    for pattern in files.get(stage, ()):
-        for path in sorted(out.glob(pattern)):
-            digest.update(f"{path.relative_to(out)}\0{sha256_file(path)}\0".encode())
+    for path in (path for pattern in patterns for path in sorted(out.glob(pattern))):
+        digest.update(f"{path.relative_to(out)}\0{sha256_file(path)}\0".encode())
     return digest.hexdigest()
