@@ -20,7 +20,6 @@ HOMES = {
     "duckdb": {"io", "manifest"},
     "jinja2": {"io"},
     "datasets": {"corpora", "train"},
-    "tqdm": {"cli"},
     "typer": {"cli"},
     "rich": {"cli"},
     "httpx": {"env", "train"},

@@ -71,7 +71,7 @@ def materialize(
     summaries = []
     for found in sources:
         warn(f"{found.name}: {found.description}")
-        with progress(found.name, quiet=quiet) as bar:
+        with progress(found.name, "databases", quiet=quiet) as bar:
             built = build_corpus(
                 found,
                 out,
@@ -160,7 +160,7 @@ def pack(
 
     Example: envbuild pack BIRD/dev_20240627/dev_databases/ --out payloads/
     """
-    with progress("pack", quiet=quiet) as bar:
+    with progress("packed", "databases", quiet=quiet) as bar:
         packed = pack_databases(
             sqlite_dir, out, workers=workers, limit=limit, on_packed=bar.advance
         )
@@ -256,7 +256,7 @@ def amplify(
     grown = []
     for folder in open_any(corpus, workers=workers, on_read=warn):
         total = len(folder.databases()[:limit])
-        with progress(folder.name, total=total, quiet=quiet) as bar:
+        with progress(folder.name, "databases", total=total, quiet=quiet) as bar:
             growth = amplify_corpus(
                 folder,
                 out,

@@ -142,7 +142,9 @@ def rollout(
         async def roll_out() -> None:
             done = submitted = 0
             async with client:
-                with progress("episodes", total=len(todo), quiet=quiet or trace) as bar:
+                with progress(
+                    "rolled out", "episodes", total=len(todo), quiet=quiet or trace
+                ) as bar:
                     async for episode in run_rollouts(
                         env,
                         chosen,

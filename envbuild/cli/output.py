@@ -1,6 +1,6 @@
 """What the commands write: exit codes, the JSON document, tables, progress bars, streams.
 
-rich and tqdm live here. Tables are plain when piped, as wide as the terminal at most; only where
+rich lives here. Tables are plain when piped, as wide as the terminal at most; only where
 the numbers alone are wider does one go past the edge: numbers are never cut.
 """
 
@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,11 +20,13 @@ import msgspec
 from envbuild.records.corpus import printable
 
 if TYPE_CHECKING:
+    from rich import progress as bars
     from rich.console import Console
-    from tqdm import tqdm
 
 OK, FINDINGS, USAGE, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 """Exit codes; 141 is what a shell shows of a tool that a closed pipe ends (128 + SIGPIPE)."""
+EVERY = 0.1
+"""Seconds between two looks of a progress bar."""
 FOLDED, WIDEST = 12, 10_000
 """Characters: the narrowest that a longer text is folded to; more than any table has."""
 
@@ -74,11 +77,25 @@ def warn(sentence: str) -> None:
     print(printable(sentence), file=sys.stderr, flush=True)
 
 
-def console() -> "Console":
+def console(*, stderr: bool = False) -> "Console":
     """The console for results: stdout, no colour when piped or under NO_COLOR."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, soft_wrap=False, stderr=stderr)
+
+
+def width() -> int:
+    """The terminal's; what goes into a file or a pipe is not cut."""
+    return console().width if sys.stdout.isatty() else sys.maxsize
+
+
+def shorten(text: str, room: int | None = None) -> str:
+    """One line as wide as the terminal, or `room`, with an ellipsis where something is missing."""
+    from rich.text import Text
+
+    line = Text(printable(text.replace("\n", " ")))
+    line.truncate(width() if room is None else room, overflow="ellipsis")
+    return line.plain
 
 
 def print_table(
@@ -142,30 +159,46 @@ def draws_blocks() -> bool:
 
 
 class Progress:
-    """One progress bar on stderr."""
+    """One progress bar on stderr; without a bar it says nothing."""
 
-    def __init__(self, bar: "tqdm[Any]") -> None:
-        self._bar = bar
+    def __init__(self, bar: "bars.Progress | None" = None) -> None:
+        self._bar, self._done, self._shown = bar, 0, 0.0
 
     def advance(self, number: int = 1, note: str = "") -> None:
         """Moves the bar by so many; the note stands behind it, such as a live rate."""
-        if note:
-            self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(number)
+        self._done += number
+        # rich takes microseconds for each update, and a corpus has millions of questions
+        if self._bar and (now := time.monotonic()) > self._shown + EVERY:
+            self._bar.update(self._bar.task_ids[0], completed=self._done, note=note)
+            self._shown = now
 
     def reach(self, done: int, total: int) -> None:
         """Moves the bar to `done` of `total`."""
-        self._bar.total = total
-        self._bar.update(done - self._bar.n)
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], total=total)
+        self.advance(done - self._done)
 
 
 @contextmanager
-def progress(label: str, *, total: int | None = None, quiet: bool) -> Iterator[Progress]:
-    """A bar while the block runs; silent when `quiet` or where stderr is no terminal."""
-    from tqdm import tqdm
+def progress(label: str, unit: str, *, total: int | None = None, quiet: bool) -> Iterator[Progress]:
+    """A bar while the block runs; none when `quiet` or where stderr is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield Progress()
+        return
+    from rich import progress as bars
 
-    # disable=None: tqdm itself looks whether stderr is a terminal
-    with tqdm(total=total, desc=label, disable=True if quiet else None, leave=False) as bar:
+    columns = (
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn(unit, markup=False),
+        bars.TimeRemainingColumn(elapsed_when_finished=True),
+        bars.TextColumn("{task.fields[note]}", markup=False),
+    )
+    screen = console(stderr=True)
+    # stdout may be a file: what is printed there meanwhile must not go to stderr
+    with bars.Progress(*columns, console=screen, transient=True, redirect_stdout=False) as bar:
+        bar.add_task(label, total=total, note="")
         yield Progress(bar)
 
 

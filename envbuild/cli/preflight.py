@@ -1,24 +1,22 @@
 """`envbuild preflight`: rows per table first, then everything else that ruins a reward."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Any
 
-import typer
-
 from envbuild.cli import options
 from envbuild.cli.output import (
     Result,
-    console,
     draws_blocks,
     list_counts,
     print_table,
     progress,
     say,
+    shorten,
     warn,
+    width,
 )
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import UsageError
@@ -26,24 +24,8 @@ from envbuild.materialize.any_folder import open_any
 from envbuild.pipeline.config import PreflightOptions
 from envbuild.preflight.checks import EVALUATION_SEVERITIES
 from envbuild.preflight.page import write_page
-from envbuild.preflight.row_counts import (
-    MeasuredCorpus,
-    measure_corpora,
-    measure_corpus,
-    read_thresholds,
-)
-from envbuild.preflight.run import (
-    CheckedDatabase,
-    as_report,
-    check_databases,
-    conclude,
-    configuration_of,
-    read_parts,
-    remove_parts,
-    report_document,
-    write_findings,
-    write_part,
-)
+from envbuild.preflight.row_counts import MeasuredCorpus, measure_corpus, read_thresholds
+from envbuild.preflight.run import check_databases, conclude, report_document, write_findings
 from envbuild.records.corpus import counted, printable
 from envbuild.records.execution import Limits
 from envbuild.records.preflight import (
@@ -59,6 +41,7 @@ from envbuild.records.preflight import (
 )
 from envbuild.records.signal import CorpusSignal, SignalSummary
 from envbuild.signal.corpus import covers, read_signal, score_corpus, signal_findings, write_signal
+from envbuild.sql.connect import VERSIONS
 from envbuild.sql.tokens import changed_stretch
 
 MAX_POINTS = 500
@@ -78,7 +61,6 @@ def preflight(
     seed: options.SeedOption = 0,
     workers: options.WorkersOption = None,
     engine: options.EngineOption = "local",
-    shard: options.ShardOption = None,
     quiet: options.QuietOption = False,
     json: options.JsonOption = False,
 ) -> Result:
@@ -92,52 +74,35 @@ def preflight(
     thresholds = read_thresholds(Path(settings.thresholds) if settings.thresholds else None)
     limits, wanted = Limits(seconds=settings.gold_seconds), _parse_wanted(settings.signal)
     spread: dict[str, Any] = {"workers": workers, "engine": engine}
-    part = options.parse_shard_option(shard)
     folders = open_any(corpus, workers=workers, on_read=warn)
     alone = len(folders) == 1
-    homes = {f.name: f.root if out is None else out if alone else out / f.name for f in folders}
-    if part is not None:
-        missing = 0
-        for folder in folders:
-            databases = measure_corpus(folder, thresholds, shard=part)
-            checked: Iterable[CheckedDatabase]
-            checked = check_databases(databases, limits=limits, **spread)
-            write_part(homes[folder.name], part, checked, configuration_of(folder, limits))
-            missing += _count_missing(folder, homes[folder.name], part, limits)
-        if missing:
-            raise typer.Exit()
-    measured = measure_corpora(folders, thresholds)
+    with progress("rows counted", "databases", quiet=quiet) as bar:
+        measured = [measure_corpus(f, thresholds, on_counted=bar.advance) for f in folders]
     if not json:
         print_rows([(m.folder.name, m.statistics) for m in measured])
     reports = []
     for one in measured:
-        folder, home = one.folder, homes[one.folder.name]
-        signal = None
+        folder, signal = one.folder, None
+        found: Iterable[Finding] = ()
         if wanted != 0:
             signal = _find_signal(folder, wanted=wanted, seed=seed, quiet=quiet, spread=spread)
-        found: Iterable[Finding] = ()
         if signal is not None:
             found = signal_findings(signal.scores, signal.summary, thresholds.signal)
             if not json:
                 _print_signal(signal.summary)
-        with progress(folder.name, total=len(one.databases), quiet=quiet) as bar:
-            if part is not None:
-                parts = read_parts(home, part[1], configuration_of(folder, limits))
-                checked = (database for kept in parts.values() for database in kept)
-            else:
-                checked = check_databases(one, limits=limits, on_progress=bar.advance, **spread)
+        label, total = f"{folder.name}: golds run and databases checked", len(one.databases)
+        with progress(label, "databases", total=total, quiet=quiet) as bar:
             concluded = conclude(
                 one,
-                checked,
+                check_databases(one, limits=limits, on_progress=bar.advance, **spread),
                 signal=signal.summary if signal else None,
                 signal_points=_points(one, signal) if signal else (),
                 extra=found,
             )
+        home = folder.root if out is None else out if alone else out / folder.name
         write_findings(concluded, home, thresholds)
-        if part is not None:
-            remove_parts(home)
         reports.append(concluded.report)
-    report = as_report(reports, thresholds)
+    report = Report(corpora=tuple(reports), thresholds=thresholds, versions=VERSIONS)
     if html is not None:
         write_page(report, html)
     return Result(
@@ -158,16 +123,6 @@ def _parse_wanted(text: str) -> int | None:
     raise UsageError(f"--signal takes all, off or a number of golds; got {text!r}")
 
 
-def _count_missing(folder: CorpusFolder, home: Path, part: tuple[int, int], limits: Limits) -> int:
-    """How many shards of a corpus are still to be checked; said where there are any."""
-    index, count = part
-    kept = read_parts(home, count, configuration_of(folder, limits))
-    missing = [str(other) for other in range(count) if other not in kept]
-    if missing:
-        warn(f"{folder.name}: shard {index} of {count} is done; missing: {', '.join(missing)}")
-    return len(missing)
-
-
 def _find_signal(
     folder: CorpusFolder, *, wanted: int | None, seed: int, quiet: bool, spread: dict[str, Any]
 ) -> CorpusSignal | None:
@@ -177,18 +132,13 @@ def _find_signal(
     """
     stored = signal = read_signal(folder)
     if signal is None or not covers(signal, wanted=wanted, seed=seed):
-        with progress(f"{folder.name} signal", total=wanted, quiet=quiet) as bar:
+        with progress(f"{folder.name}: signal", "golds", total=wanted, quiet=quiet) as bar:
             signal = score_corpus(folder, wanted=wanted, seed=seed, on_scored=bar.advance, **spread)
         write_signal(folder, signal)
-    now = signal.summary
-    if stored is not None and stored.summary.sampled > (now.sampled if wanted is None else wanted):
-        held = stored.summary
-        sample = f"stored sample of {_sample(held)}"
-        if stored is signal:
-            warn(f"{folder.name}: its larger {sample} answers --signal {wanted} and stays")
-        else:
-            warn(f"{folder.name}: its {sample} was replaced by one of {_sample(now)}")
-    return signal if now.sampled else None
+        if stored is not None and stored.summary.sampled > signal.summary.sampled:
+            was, now = _sample(stored.summary), _sample(signal.summary)
+            warn(f"{folder.name}: its sample of {was} was replaced by one of {now}")
+    return signal if signal.summary.sampled else None
 
 
 def _sample(summary: SignalSummary) -> str:
@@ -273,7 +223,7 @@ def _print_signal(signal: SignalSummary) -> None:
         say(shorten(f"    gold  {example.gold_sql}"))
         say("    wrong, with the gold's result here, so paid in full:")
         for sql in example.wrong_sql:
-            say(f"          {_around_change(example.gold_sql, sql, _width() - 10)}")
+            say(f"          {_around_change(example.gold_sql, sql, width() - 10)}")
     say()
 
 
@@ -351,26 +301,9 @@ def _percent(share: float) -> str:
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def _width() -> int:
-    """The terminal's; what goes into a file or a pipe is not cut."""
-    return console().width if sys.stdout.isatty() else sys.maxsize
-
-
-def shorten(text: str) -> str:
-    """One line as wide as the terminal, with an ellipsis where something is missing."""
-    return _cut(text, _width())
-
-
-def _cut(text: str, width: int) -> str:
-    text = printable(text.replace("\n", " "))
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _around_change(gold: str, wrong: str, width: int) -> str:
+def _around_change(gold: str, wrong: str, room: int) -> str:
     """A wrong query on one line, cut so that what was changed in it is seen."""
     gold, wrong = " ".join(gold.split()), " ".join(wrong.split())
     start, end = changed_stretch(gold, wrong)
-    if end <= width - 8:
-        return _cut(wrong, width)
-    first = max(0, min(start - width // 3, len(wrong) - width + 1))
-    return _cut("…" + wrong[first:], width)
+    first = max(0, min(start - room // 3, len(wrong) - room + 1)) if end > room - 8 else 0
+    return shorten("…" * (first > 0) + wrong[first:], room)

@@ -88,7 +88,7 @@ def buckets(
 
     Example: envbuild buckets corpus/ --edges 149,278 --shares 0.20,0.25,0.55
     """
-    with progress("questions", quiet=quiet) as bar:
+    with progress("masked", "questions", quiet=quiet) as bar:
         report = bucket_corpora(
             open_any(corpus, on_read=warn),
             edges=_joined(settings.edges),
@@ -171,7 +171,7 @@ def sample(
 
     Example: envbuild sample corpus/ --tables 4:64 --distractors mixed --show 3
     """
-    with progress("sample", quiet=quiet) as bar:
+    with progress("sampled", "questions", quiet=quiet) as bar:
         report = sample_corpora(
             open_any(corpus, workers=workers, on_read=warn),
             settings=_manifest_settings(settings, seed=seed, limit=limit),
@@ -265,7 +265,7 @@ def manifest(
             f"the rows name databases that are linked in {cache_folder()}: `envbuild materialize "
             f"{corpus}` makes a corpus that can be kept and moved"
         )
-    with progress("manifest", quiet=quiet) as bar:
+    with progress("manifest", "parts", quiet=quiet) as bar:
         built = build_manifest(
             corpora,
             out,

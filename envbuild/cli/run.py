@@ -38,7 +38,8 @@ from envbuild.pipeline.plan import (
     read_progress,
     state_of,
 )
-from envbuild.preflight.row_counts import measure_corpora, read_thresholds
+from envbuild.preflight.row_counts import measure_corpus
+from envbuild.records.preflight import Thresholds
 from envbuild.sql.connect import VERSIONS
 
 COMMANDS = {
@@ -176,7 +177,7 @@ def demo(
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             ended += run_stages([stage], out=out, strict=False)
     corpus, pool_folder = out / "corpus", out / "manifest"
-    measured = measure_corpora(open_corpora(corpus), read_thresholds(None))
+    measured = [measure_corpus(folder, Thresholds()) for folder in open_corpora(corpus)]
 
     def show() -> None:
         print_rows([(m.folder.name, m.statistics) for m in measured])

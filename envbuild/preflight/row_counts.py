@@ -1,15 +1,15 @@
 """Rows per table over whole corpora: the first thing preflight shows."""
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from operator import gt, lt
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import INDEX_FILE
-from envbuild.engine.fanout import shard_of
 from envbuild.errors import ConfigurationError, SchemaError
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.preflight import BIN_EDGES, RowStatistics, Severity, Thresholds
@@ -27,20 +27,16 @@ class MeasuredCorpus(msgspec.Struct, frozen=True, kw_only=True):
     statistics: RowStatistics
 
 
-def measure_corpora(
-    folders: Sequence[CorpusFolder], thresholds: Thresholds
-) -> list[MeasuredCorpus]:
-    """The folders with their rows per table, in the order given."""
-    return [measure_corpus(folder, thresholds) for folder in folders]
-
-
 def measure_corpus(
-    folder: CorpusFolder, thresholds: Thresholds, *, shard: tuple[int, int] | None = None
+    folder: CorpusFolder,
+    thresholds: Thresholds,
+    *,
+    on_counted: Callable[[int], None] = lambda databases: None,
 ) -> MeasuredCorpus:
-    """One folder with its rows per table.
+    """One folder with its rows per table; `on_counted` hears of each database.
 
-    `shard` (index, count) leaves the databases of other shards out. The counts are the catalogue's
-    where a database is as large as it says, no younger, and no log lies beside it; else its own.
+    The counts are the catalogue's where a database is as large as it says, no younger, and no log
+    lies beside it; else its own.
     """
     written = (folder.root / INDEX_FILE).stat().st_mtime_ns
     catalogued: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -48,8 +44,6 @@ def measure_corpus(
         catalogued[table.db_id][table.table] = table.rows
     databases = []
     for row in folder.databases():
-        if shard is not None and shard_of(row.db_id, shard[1]) != shard[0]:
-            continue
         path, unreadable = folder.database_path(row.db_id), ""
         counts: dict[str, int] | None = catalogued[row.db_id]
         try:
@@ -67,8 +61,9 @@ def measure_corpus(
                 corpus=folder.name, row=row, path=path, counts=counts, unreadable=unreadable
             )
         )
-    counted = [database.counts.values() for database in databases if database.counts is not None]
-    statistics = row_statistics(counted, thresholds)
+        on_counted(1)
+    counts_known = [each.counts.values() for each in databases if each.counts is not None]
+    statistics = row_statistics(counts_known, thresholds)
     return MeasuredCorpus(folder=folder, databases=tuple(databases), statistics=statistics)
 
 
@@ -97,22 +92,21 @@ def read_thresholds(path: Path | None) -> Thresholds:
 def row_statistics(counts: Iterable[Iterable[int]], thresholds: Thresholds) -> RowStatistics:
     """Statistics over the row counts of each database's tables, judged by the thresholds."""
     databases = [list(tables) for tables in counts]
-    ordered = sorted(rows for tables in databases for rows in tables)
-    tables, rows = len(ordered), sum(ordered)
-    histogram = [0] * len(BIN_EDGES)
-    for count in ordered:
-        histogram[bisect_right(BIN_EDGES, count) - 1] += 1
+    ordered = np.sort([rows for tables in databases for rows in tables])
+    tables = max(1, len(ordered))
+    p10, middle, p90 = np.quantile(ordered, (0.1, 0.5, 0.9)) if len(ordered) else (0.0, 0.0, 0.0)
+    ends = np.searchsorted(ordered, (*BIN_EDGES[1:], np.inf))
     statistics = RowStatistics(
         databases=len(databases),
-        tables=tables,
-        rows=rows,
-        median=quantile(ordered, 0.5),
-        p10=quantile(ordered, 0.1),
-        p90=quantile(ordered, 0.9),
-        mean=rows / tables if tables else 0.0,
-        share_empty=bisect_right(ordered, 0) / tables if tables else 0.0,
-        share_at_most_2=bisect_right(ordered, 2) / tables if tables else 0.0,
-        histogram=tuple(histogram),
+        tables=len(ordered),
+        rows=int(ordered.sum()),
+        median=float(middle),
+        p10=float(p10),
+        p90=float(p90),
+        mean=float(ordered.sum() / tables),
+        share_empty=int(ends[0]) / tables,
+        share_at_most_2=int(ends[2]) / tables,
+        histogram=tuple(np.diff(ends, prepend=0).tolist()),
     )
     crossed = list(_crossed(statistics, thresholds))
     severities = {severity for severity, _ in crossed}
@@ -123,32 +117,22 @@ def row_statistics(counts: Iterable[Iterable[int]], thresholds: Thresholds) -> R
     )
 
 
-def quantile(ordered: Sequence[int], share: float) -> float:
-    """The quantile of sorted values, linear between neighbours; 0 where there are none."""
-    if not ordered:
-        return 0.0
-    position = share * (len(ordered) - 1)
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-
-
 def _crossed(s: RowStatistics, t: Thresholds) -> Iterator[tuple[Severity, str]]:
     """Each threshold crossed, with the sentence that says so."""
     if not s.tables:
         yield Severity.ERROR, "there are no tables"
         return
-    if s.median < max(t.median_error, t.median_warning):
-        is_error = s.median < t.median_error
-        limit = t.median_error if is_error else t.median_warning
-        reason = f"median rows per table {s.median:g} is below {limit:g}"
-        yield Severity.ERROR if is_error else Severity.WARNING, reason
-    few = "have at most 2 rows"
-    for label, share, error, warning in (
-        ("are empty", s.share_empty, t.share_empty_error, t.share_empty_warning),
-        (few, s.share_at_most_2, t.share_at_most_2_error, t.share_at_most_2_warning),
+    few, empty, thin = (
+        "median rows per table {:g} is below {:g}",
+        "{:.1%} of tables are empty, more than {:.0%}",
+        "{:.1%} of tables have at most 2 rows, more than {:.0%}",
+    )
+    for crosses, sentence, value, error, warning in (
+        (lt, few, s.median, t.median_error, t.median_warning),
+        (gt, empty, s.share_empty, t.share_empty_error, t.share_empty_warning),
+        (gt, thin, s.share_at_most_2, t.share_at_most_2_error, t.share_at_most_2_warning),
     ):
-        if share > warning:
-            limit = error if share > error else warning
-            severity = Severity.ERROR if share > error else Severity.WARNING
-            yield severity, f"{share:.1%} of tables {label}, more than {limit:.0%}"
+        if crosses(value, error):
+            yield Severity.ERROR, sentence.format(value, error)
+        elif crosses(value, warning):
+            yield Severity.WARNING, sentence.format(value, warning)

@@ -1,9 +1,7 @@
 """Preflight over whole corpora: databases fanned out, findings gathered, one report."""
 
-import hashlib
-import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
@@ -12,11 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
-from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import INDEX_FILE
 from envbuild.engine.fanout import run_shards
 from envbuild.errors import CorpusError
-from envbuild.io.files import sha256_file, write_bytes
+from envbuild.io.files import write_bytes
 from envbuild.io.parquet import arrow_schema, write_records
 from envbuild.io.sorting import SortedRecords, iter_grouped
 from envbuild.preflight.checks import (
@@ -49,6 +46,11 @@ from envbuild.sql.connect import VERSIONS, SQLiteError
 # A corpus: its databases checked by workers, then everything in one report.
 
 
+DATABASES_A_SHARD, QUESTIONS_A_SHARD = 64, 400
+Shard = tuple[Limits, list[DatabaseInput]]
+"""A few databases for one worker."""
+
+
 class CheckedDatabase(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one database."""
 
@@ -60,7 +62,6 @@ class CheckedDatabase(msgspec.Struct, frozen=True, kw_only=True):
 class CorpusFindings(msgspec.Struct, frozen=True, kw_only=True):
     """One corpus's report and every finding behind it, sorted."""
 
-    folder: CorpusFolder
     report: CorpusReport
     findings: Iterable[Finding]
 
@@ -71,13 +72,13 @@ def check_databases(
     limits: Limits | None = None,
     workers: int | None = None,
     engine: str = "local",
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] = lambda databases: None,
 ) -> Iterator[CheckedDatabase]:
     """Every measured database, checked with its questions; the same for any number of workers.
 
     `on_progress` is told how many databases were done since the last call.
     """
-    shards = iter_shards(measured, limits or Limits())
+    shards = _iter_shards(measured, limits or Limits())
     for done in run_shards(
         check_shard,
         shards,
@@ -87,8 +88,46 @@ def check_databases(
         shared_file=measured.folder.root / INDEX_FILE,
     ):
         yield from done
-        if on_progress:
-            on_progress(len(done))
+        on_progress(len(done))
+
+
+def _iter_shards(measured: MeasuredCorpus, limits: Limits) -> Iterator[Shard]:
+    """The corpus's databases, each with its questions and rejects, a few at a time."""
+    refused: dict[str, list[Reject]] = defaultdict(list)
+    for reject in measured.folder.rejects():
+        refused[reject.db_id].append(reject)
+    by_id = {database.row.db_id: database for database in measured.databases}
+    file = measured.folder.root / "questions.parquet"
+    batch: list[DatabaseInput] = []
+    questions = 0
+    for db_id, asked in iter_grouped(file, Question, by="db_id", keys=by_id):
+        given = {"rejects": tuple(refused[db_id]), "questions": tuple(asked)}
+        batch.append(msgspec.structs.replace(by_id[db_id], **given))
+        questions += len(asked)
+        if len(batch) >= DATABASES_A_SHARD or questions >= QUESTIONS_A_SHARD:
+            yield limits, batch
+            batch, questions = [], 0
+    if batch:
+        yield limits, batch
+
+
+def check_shard(shard: Shard) -> list[CheckedDatabase]:
+    """Every database of the shard, checked, in order; what a worker runs."""
+    limits, databases = shard
+    return [check_database(given, limits) for given in databases]
+
+
+def _crashed(shard: Shard, reason: str) -> list[CheckedDatabase]:
+    """What stands for a shard whose worker died twice."""
+    died = Found(f"the worker that checked its shard of {len(shard[1])} died: {reason}")
+    found = []
+    for given in shard[1]:
+        finding = as_finding(died, "crashed_database", corpus=given.corpus, db_id=given.row.db_id)
+        asked = len(given.questions)
+        health = _health(given, GoldHealth(golds=asked), [finding])
+        gold = GoldHealth(questions=asked)
+        found.append(CheckedDatabase(health=health, gold=gold, findings=(finding,)))
+    return found
 
 
 def conclude(
@@ -123,7 +162,7 @@ def conclude(
         signal=signal,
         signal_points=signal_points,
     )
-    return CorpusFindings(folder=measured.folder, report=report, findings=findings)
+    return CorpusFindings(report=report, findings=findings)
 
 
 def _corpus_findings(measured: MeasuredCorpus) -> Iterator[Finding]:
@@ -136,61 +175,13 @@ def _corpus_findings(measured: MeasuredCorpus) -> Iterator[Finding]:
         if reject.kind in ("database", "question"):
             message = f"{reject.kind} not taken: {reject.reason}"
             found = Found(message, question_id=reject.question_id, example=reject.detail)
-            code = f"{reject.kind}_refused"
-            yield as_finding(found, code, corpus=corpus, db_id=reject.db_id)
+            yield as_finding(found, f"{reject.kind}_refused", corpus=corpus, db_id=reject.db_id)
 
 
-# A corpus's databases cut into shards, each database with its questions and rejects.
-
-
-DATABASES_A_SHARD, QUESTIONS_A_SHARD = 64, 400
-
-
-class CheckShard(msgspec.Struct, frozen=True, kw_only=True):
-    """A few databases for one worker."""
-
-    databases: tuple[DatabaseInput, ...]
-    limits: Limits
-
-
-def iter_shards(measured: MeasuredCorpus, limits: Limits) -> Iterator[CheckShard]:
-    """The corpus's databases, each with its questions and rejects, a few at a time."""
-    batch: list[DatabaseInput] = []
-    questions = 0
-    for database in _with_questions(measured):
-        batch.append(database)
-        questions += len(database.questions)
-        if len(batch) >= DATABASES_A_SHARD or questions >= QUESTIONS_A_SHARD:
-            yield CheckShard(databases=tuple(batch), limits=limits)
-            batch, questions = [], 0
-    if batch:
-        yield CheckShard(databases=tuple(batch), limits=limits)
-
-
-def _with_questions(measured: MeasuredCorpus) -> Iterator[DatabaseInput]:
-    folder = measured.folder
-    refused: dict[str, list[Reject]] = defaultdict(list)
-    for reject in folder.rejects():
-        refused[reject.db_id].append(reject)
-    by_id = {database.row.db_id: database for database in measured.databases}
-    file = folder.root / "questions.parquet"
-    for db_id, asked in iter_grouped(file, Question, by="db_id", keys=by_id):
-        yield msgspec.structs.replace(
-            by_id[db_id],
-            rejects=tuple(refused[db_id]),
-            questions=tuple(asked),
-        )
-
-
-# All checks of one database and its golds; what a worker runs.
+# All checks of one database and its golds.
 
 
 S = TypeVar("S", DatabaseSubject, GoldSubject)
-
-
-def check_shard(shard: CheckShard) -> list[CheckedDatabase]:
-    """Every database of the shard, checked, in order."""
-    return [check_database(given, shard.limits) for given in shard.databases]
 
 
 def check_database(given: DatabaseInput, limits: Limits) -> CheckedDatabase:
@@ -200,30 +191,32 @@ def check_database(given: DatabaseInput, limits: Limits) -> CheckedDatabase:
     """
     failures: list[Exception] = []
 
-    def run(check: Callable[[S], Iterator[Found]], subject: S) -> list[tuple[str, Found]]:
-        try:
-            return [(check.__name__, found) for found in check(subject)]
-        except (SQLiteError, CorpusError) as e:
-            failures.append(e)
-            return []
+    def run(
+        checks: Mapping[Callable[[S], Iterator[Found]], Severity], subject: S
+    ) -> Iterator[tuple[str, Found]]:
+        for check in checks:
+            try:
+                yield from [(check.__name__, found) for found in check(subject)]
+            except (SQLiteError, CorpusError) as e:
+                failures.append(e)
 
-    findings: list[Finding] = []
     tally: Counter[str] = Counter()
     here = {"corpus": given.corpus, "db_id": given.row.db_id}
     with closing(DatabaseSubject(given, limits)) as database:
-        for check in DATABASE_CHECKS:
-            findings += [as_finding(found, code, **here) for code, found in run(check, database)]
+        findings = [
+            as_finding(found, code, **here) for code, found in run(DATABASE_CHECKS, database)
+        ]
         for gold in database.golds():
-            drafts = [draft for gold_check in GOLD_CHECKS for draft in run(gold_check, gold)]
+            drafts = list(run(GOLD_CHECKS, gold))
             findings += [each for draft in drafts for each in _each_question(gold, *draft)]
             codes = {code for code, found in drafts if found.severity is not Severity.NOTE}
             tally.update(_fate(gold.result.outcome, codes))
     if failures:
         said = Found(f"SQLite fails on it: {failures[0]}")
         findings.append(as_finding(said, "unreadable_database", **here))
-    gold_health = GoldHealth(questions=len(given.questions), **tally)
+    health = GoldHealth(questions=len(given.questions), **tally)
     return CheckedDatabase(
-        findings=tuple(findings), gold=gold_health, health=_health(given, gold_health, findings)
+        findings=tuple(findings), gold=health, health=_health(given, health, findings)
     )
 
 
@@ -284,32 +277,12 @@ def as_finding(found: Found, code: str, *, corpus: str, db_id: str = "") -> Find
     example = " ".join(found.example.split())
     if len(example) > EXAMPLE_CHARACTERS:
         example = example[: EXAMPLE_CHARACTERS - 1] + "…"
-    return Finding(
-        corpus=corpus,
-        code=code,
-        severity=found.severity or SEVERITIES[code],
-        db_id=db_id,
-        table=found.table,
-        question_id=found.question_id,
-        count=found.count,
-        message=found.message,
-        example=example,
-    )
-
-
-def _crashed(shard: CheckShard, reason: str) -> list[CheckedDatabase]:
-    """What stands for a shard whose worker died twice."""
-    found = []
-    for given in shard.databases:
-        said = f"the worker that checked its shard of {len(shard.databases)} died: {reason}"
-        finding = as_finding(
-            Found(said), "crashed_database", corpus=given.corpus, db_id=given.row.db_id
-        )
-        asked = len(given.questions)
-        health = _health(given, GoldHealth(golds=asked), [finding])
-        gold = GoldHealth(questions=asked)
-        found.append(CheckedDatabase(health=health, gold=gold, findings=(finding,)))
-    return found
+    said = {
+        **msgspec.structs.asdict(found),
+        "example": example,
+        "severity": found.severity or SEVERITIES[code],
+    }
+    return Finding(corpus=corpus, code=code, db_id=db_id, **said)
 
 
 # Findings and figures, from databases up to one corpus.
@@ -319,34 +292,32 @@ EXAMPLES = 3
 WORST = 10
 """Databases listed as the worst."""
 
-_CODE_ORDER = {code: position for position, code in enumerate(SEVERITIES)}
-_SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+_ORDER = {name: place for place, name in enumerate((*Severity, *SEVERITIES))}
 
 
 def summarize(findings: Iterable[Finding]) -> tuple[FindingSummary, ...]:
     """Sorted findings by code and severity, worst severity first, then in the checks' order."""
     groups = groupby(findings, key=lambda found: (found.severity, found.code))
-    return tuple(_summary(group) for _, group in groups)
+    return tuple(_summary(*kind, group) for kind, group in groups)
 
 
-def _summary(findings: Iterable[Finding]) -> FindingSummary:
+def _summary(severity: Severity, code: str, findings: Iterable[Finding]) -> FindingSummary:
     """The findings of one code and severity, the first few as examples."""
     first: list[Finding] = []
     databases: set[str] = set()
     number = count = 0
     for finding in findings:
         number, count = number + 1, count + finding.count
-        if finding.db_id:
-            databases.add(finding.db_id)
+        databases.add(finding.db_id)
         if len(first) < EXAMPLES:
             first.append(finding)
     return FindingSummary(
-        code=first[0].code,
-        severity=first[0].severity,
-        meaning=MEANINGS[first[0].code],
+        code=code,
+        severity=severity,
+        meaning=MEANINGS[code],
         findings=number,
         count=count,
-        databases=len(databases),
+        databases=len(databases - {""}),
         examples=tuple(first),
     )
 
@@ -369,64 +340,11 @@ def summed_health(golds: Iterable[GoldHealth]) -> GoldHealth:
 
 def finding_order(finding: Finding) -> tuple[str | int, ...]:
     """Errors first, then by check, database, table and question."""
-    return (
-        _SEVERITY_ORDER[finding.severity],
-        _CODE_ORDER[finding.code],
-        finding.db_id,
-        finding.table,
-        finding.question_id,
-        finding.message,
-    )
-
-
-# What each shard of a preflight found, kept until all of them are there (`--shard I/N`).
-#
-# Shards run on machines that share a folder and need not know of each other: whoever ends last
-# finds all parts and writes the report. Two that end at once write the same bytes.
-
-
-PARTS_FOLDER = ".preflight"
-
-
-def configuration_of(folder: CorpusFolder, limits: Limits) -> str:
-    """What all parts of one preflight have in common, as a digest."""
-    corpus = sha256_file(folder.root / INDEX_FILE)
-    return hashlib.sha256(f"{corpus}/{limits}".encode()).hexdigest()
-
-
-def write_part(
-    out: Path, shard: tuple[int, int], checked: Iterable[CheckedDatabase], configuration: str
-) -> None:
-    """Keeps one shard's databases, whole or not at all."""
-    write_bytes(_part_file(out, *shard, configuration), msgspec.msgpack.encode(list(checked)))
-
-
-def read_parts(out: Path, shards: int, configuration: str) -> dict[int, list[CheckedDatabase]]:
-    """The databases of each shard that is there, by its number."""
-    files = {index: _part_file(out, index, shards, configuration) for index in range(shards)}
-    return {
-        index: msgspec.msgpack.decode(file.read_bytes(), type=list[CheckedDatabase])
-        for index, file in files.items()
-        if file.is_file()
-    }
-
-
-def remove_parts(out: Path) -> None:
-    """Removes the parts once the report is written."""
-    shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
-
-
-def _part_file(out: Path, index: int, shards: int, configuration: str) -> Path:
-    """Parts of another corpus or other limits have another name."""
-    return out / PARTS_FOLDER / f"{configuration[:16]}-{index}-of-{shards}.msgpack"
+    place = (_ORDER[finding.severity], _ORDER[finding.code])
+    return (*place, finding.db_id, finding.table, finding.question_id, finding.message)
 
 
 # What preflight leaves behind: preflight.json and findings.parquet.
-
-
-def as_report(corpora: Iterable[CorpusReport], thresholds: Thresholds) -> Report:
-    """The corpora's reports as one, with the versions that made them."""
-    return Report(corpora=tuple(corpora), thresholds=thresholds, versions=VERSIONS)
 
 
 REPORT_FILE, FINDINGS_FILE = "preflight.json", "findings.parquet"
@@ -436,7 +354,7 @@ FORMAT = "envbuild.preflight/1"
 def write_findings(found: CorpusFindings, folder: Path, thresholds: Thresholds) -> None:
     """Writes one corpus's report and findings into `folder`; the report last."""
     write_records(folder / FINDINGS_FILE, found.findings, arrow_schema(Finding), metadata=VERSIONS)
-    report = as_report([found.report], thresholds)
+    report = Report(corpora=(found.report,), thresholds=thresholds, versions=VERSIONS)
     encoded = msgspec.json.encode({"format": FORMAT, **report_document(report)})
     write_bytes(folder / REPORT_FILE, msgspec.json.format(encoded, indent=2) + b"\n")
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from envbuild.cli import app as command_line
 from envbuild.cli.app import app
-from envbuild.cli.preflight import shorten
+from envbuild.cli.output import shorten
 from envbuild.errors import ConfigurationError, OutputError
 from tests.shared import envbuild
 

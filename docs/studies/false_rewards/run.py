@@ -80,7 +80,7 @@ def false_rewards(
     for source, (paths, answers) in zip(
         benchmarks, read_all_answers(benchmarks, predictions or []), strict=True
     ):
-        with progress(source.name, total=len(answers), quiet=quiet) as bar:
+        with progress(source.name, "answers", total=len(answers), quiet=quiet) as bar:
             studies.append(
                 measure_benchmark(
                     source.name,
