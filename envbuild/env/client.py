@@ -3,10 +3,10 @@
 import asyncio
 import json
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Annotated, Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -65,33 +65,24 @@ class WindowFullError(CompletionError):
     """The context so far fills the window: nothing more can be sampled, by no server's fault."""
 
 
-class Overflow(NamedTuple):
-    """A request that did not fit the server's context window."""
+def read_window(status: int, text: str) -> tuple[int, int | None] | None:
+    """(tokens of the server's window, those of the prompt) of an answer that reports an overflow.
 
-    window: int
-    """Tokens that prompt and completion may have together."""
-    prompt: int | None
-    """The prompt's tokens (at least); None where the server does not say."""
-
-    def shorter(self, limit: int) -> int:
-        """A token limit below `limit` that may fit; 0 where the prompt leaves no room."""
-        if self.prompt is not None:
-            room = self.window - self.prompt
-        else:
-            room = self.window - 1 if limit >= self.window else limit // 2
-        return max(0, min(room, limit - 1))
-
-
-def read_overflow(status: int, text: str) -> Overflow | None:
-    """The overflow that an answer reports; None where it says something else.
-
-    The status is 400 (413 from some gateways), and the figures stand in the sentence.
+    None where it says something else, and for the prompt where it does not say. The status is 400
+    (413 from some gateways), and the figures stand in the sentence.
     """
     window = _WINDOW.search(text) if status in (400, 413) else None
     if window is None:
         return None
     prompt = _PROMPT.search(text)
-    return Overflow(int(window[1]), int(prompt[1] or prompt[2]) if prompt else None)
+    return int(window[1]), int(prompt[1] or prompt[2]) if prompt else None
+
+
+def shorter(limit: int, window: int, prompt: int | None) -> int:
+    """A token limit below `limit` that may fit; 0 where the prompt leaves no room."""
+    if prompt is None:
+        return window - 1 if limit >= window else limit // 2
+    return max(0, min(window - prompt, limit - 1))
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -199,13 +190,11 @@ class CompletionsClient:
                     return self._completion(content)
                 said = content[:MAX_ERROR_BYTES].decode(errors="replace")
                 last = f"status {response.status_code}: {self._shown(said)}"
-                if overflow := read_overflow(response.status_code, said):
-                    limit, shortened = overflow.shorter(limit), shortened + 1
+                if full := read_window(response.status_code, said):
+                    limit, shortened = shorter(limit, *full), shortened + 1
                     if limit and shortened <= MAX_SHORTENED:
                         continue
-                    raise WindowFullError(
-                        f"the server's window of {overflow.window} tokens is full"
-                    )
+                    raise WindowFullError(f"the server's window of {full[0]} tokens is full")
                 self._refuse_lasting(response.status_code, said, last)
                 wait = _retry_after(response) or wait
             if attempt == self.retries:
@@ -269,9 +258,10 @@ class CompletionsClient:
 
     def _without_key(self, text: str) -> str:
         """`text` without the API key, spelled as it is or as JSON and Python escape it."""
-        escaped = json.dumps(self._key)[1:-1]
-        for spelled in (escaped.replace("/", "\\/"), escaped, repr(self._key)[1:-1], self._key):
-            text = text.replace(spelled, "[the API key]") if self._key else text
+        if self._key:
+            escaped = json.dumps(self._key)[1:-1]
+            for spelled in (escaped.replace("/", "\\/"), escaped, repr(self._key)[1:-1], self._key):
+                text = text.replace(spelled, "[the API key]")
         return text
 
 
@@ -312,31 +302,33 @@ class ServerGenerate:
         model: str,
         *,
         sampling: Sampling = EVALUATION_SAMPLING,
-        dialect: str = "vllm",
-        api_key: str = "",
         seed: int = 0,
+        **options: Any,
     ) -> None:
-        self.base_url, self.model, self.sampling = base_url, model, sampling
-        self.dialect, self.api_key, self.seed = dialect, api_key, seed
+        """`options`: `dialect`, `api_key` and the others of a CompletionsClient."""
+        self.seed = seed
+        self._client = partial(CompletionsClient, base_url, model, sampling=sampling, **options)
 
     def complete_all(self, requests: Sequence[TextRequest]) -> list[Completion | CompletionError]:
         """One completion a request within its own limits, or why it cannot be had.
 
-        Works inside a running event loop, too, which waits meanwhile. Raises
+        Works inside a running event loop, too (notebooks), which waits meanwhile. Raises
         ServerUnreachableError where no request could succeed.
         """
-        return _run_to_end(self._complete_all(requests))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._complete_all(requests))
+        thread = ThreadPoolExecutor(1)  # which has no event loop yet
+        try:
+            return thread.submit(asyncio.run, self._complete_all(requests)).result()
+        finally:
+            thread.shutdown(wait=False)  # an interrupt waits for no answer
 
     async def _complete_all(
         self, requests: Sequence[TextRequest]
     ) -> list[Completion | CompletionError]:
-        async with CompletionsClient(
-            self.base_url,
-            self.model,
-            sampling=self.sampling,
-            dialect=self.dialect,
-            api_key=self.api_key,
-        ) as client:
+        async with self._client() as client:
 
             async def one(request: TextRequest) -> Completion | CompletionError:
                 try:
@@ -345,32 +337,3 @@ class ServerGenerate:
                     return e
 
             return list(await asyncio.gather(*map(one, requests)))
-
-
-R = TypeVar("R")
-
-
-def _run_to_end(work: Coroutine[Any, Any, R]) -> R:
-    """What `work` returns, in a script and where an event loop runs already (notebooks).
-
-    A thread has one event loop at a time: where one runs in this thread, the work gets a thread of
-    its own, and this one waits. An interrupt ends the work too.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    begun: list[asyncio.AbstractEventLoop] = []
-
-    async def noted() -> R:
-        begun.append(asyncio.get_running_loop())
-        return await work
-
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(asyncio.run, noted())
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            with suppress(RuntimeError, IndexError):  # it has ended by now, or not begun
-                begun[0].call_soon_threadsafe(begun[0].stop)
-            raise

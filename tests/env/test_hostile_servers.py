@@ -18,8 +18,7 @@ from envbuild.env.client import (
     MAX_ANSWER_BYTES,
     CompletionError,
     CompletionsClient,
-    Overflow,
-    read_overflow,
+    read_window,
 )
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
@@ -180,5 +179,5 @@ def test_hostile_answers_end_a_rollout_unscored(manifest: Path, tmp_path: Path) 
 
 def test_a_window_of_any_digits_is_read_in_no_time() -> None:
     said = "maximum context length is 4096 tokens, 99 in the prompt"
-    assert read_overflow(400, said) == Overflow(window=4096, prompt=99)
-    read_overflow(400, "maximum context length is " + "9" * 60_000)  # int() would refuse the digits
+    assert read_window(400, said) == (4096, 99)
+    read_window(400, "maximum context length is " + "9" * 60_000)  # int() would refuse the digits

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import app
-from envbuild.env.client import Overflow, read_overflow
+from envbuild.env.client import read_window, shorter
 from envbuild.records.episode import EndedBy
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
@@ -81,17 +81,17 @@ def test_a_prompt_that_never_fits_is_the_servers_failure(manifest: Path, tmp_pat
     ],
 )
 def test_servers_words(said: str, window: int, prompt: int | None) -> None:
-    assert read_overflow(400, json.dumps(_error(said))) == Overflow(window=window, prompt=prompt)
-    assert read_overflow(500, said) is None
+    assert read_window(400, json.dumps(_error(said))) == (window, prompt)
+    assert read_window(500, said) is None
 
 
 def test_a_shorter_limit() -> None:
-    assert Overflow(window=4096, prompt=3000).shorter(2048) == 1096
-    assert Overflow(window=4096, prompt=4097).shorter(2048) == 0
-    assert Overflow(window=1536, prompt=None).shorter(2048) == 1535
-    assert Overflow(window=4096, prompt=None).shorter(2048) == 1024
-    assert Overflow(window=4096, prompt=100).shorter(1) == 0, "it always shrinks"
-    assert read_overflow(400, "temperature must be positive") is None
+    assert shorter(2048, 4096, 3000) == 1096
+    assert shorter(2048, 4096, 4097) == 0
+    assert shorter(2048, 1536, None) == 1535
+    assert shorter(2048, 4096, None) == 1024
+    assert shorter(1, 4096, 100) == 0, "it always shrinks"
+    assert read_window(400, "temperature must be positive") is None
 
 
 class Plain(PolicyServer):
