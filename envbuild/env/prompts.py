@@ -170,23 +170,10 @@ def check_settings(settings: EpisodeSettings) -> EpisodeSettings:
     """
     if settings.schema not in SCHEMAS:
         raise UnknownNameError("schema", str(settings.schema), SCHEMAS)
-    for field in EpisodeSettings.__struct_fields__:
-        value = getattr(settings, field)
-        may_be_none = field == "calls_a_turn"
-        least = 0 if field == "gate_steps" else 1
-        if field in ("preset", "schema", "evaluation") or (may_be_none and value is None):
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            none = ", or None for as many as a turn holds" if may_be_none else ""
-            raise ConfigurationError(
-                f"the episode setting {field} is {value!r}; it must be a whole number of at least "
-                f"{least}{none}"
-            )
-    if not isinstance(settings.evaluation, bool):
-        raise ConfigurationError(
-            f"the episode setting evaluation is {settings.evaluation!r}; it must be true or false"
-        )
-    return settings
+    try:
+        return msgspec.convert(msgspec.structs.asdict(settings), EpisodeSettings)
+    except msgspec.ValidationError as e:
+        raise ConfigurationError(f"no episode can have these settings: {e}") from e
 
 
 def preset_name(settings: EpisodeSettings) -> str:

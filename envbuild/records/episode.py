@@ -1,8 +1,11 @@
 """One rollout: what was asked, every turn, how it ended (CONTRACT 10), what it earned (9)."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,32 +58,32 @@ class EndedBy(StrEnum):
 class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one episode; the defaults are the published ones (CONTRACT 10).
 
-    `episode.presets.check_settings` says which values there are; numbers are at least 1.
+    `check_settings` refuses other values.
     """
 
     preset: str = "default"
     schema: str = "withheld"
     """`withheld`, or `full`: the DDL is in the prompt."""
-    tool_turns: int = 6
-    tool_turn_tokens: int = 2048
-    final_turn_tokens: int = 3072
-    episode_tokens: int = 12288
+    tool_turns: Positive = 6
+    tool_turn_tokens: Positive = 2048
+    final_turn_tokens: Positive = 3072
+    episode_tokens: Positive = 12288
     """Model and observation tokens after the prompt."""
-    failing_queries: int = 4
+    failing_queries: Positive = 4
     """Consecutive failing run_query calls that end exploration."""
-    calls_a_turn: int | None = None
-    """At least 1; None: as many as the completion holds."""
-    calls: int = 48
+    calls_a_turn: Positive | None = None
+    """None: as many as the completion holds."""
+    calls: Positive = 48
     """Tool calls an episode."""
-    shown_rows: int = 5
+    shown_rows: Positive = 5
     """Rows that run_query shows, and that sample_rows and distinct_values show by default."""
-    most_rows: int = 50
+    most_rows: Positive = 50
     """The largest `limit` that sample_rows and distinct_values take."""
-    cell_characters: int = 200
-    observation_characters: int = 8000
+    cell_characters: Positive = 200
+    observation_characters: Positive = 8000
     """Of a turn's results together, and the last working query that the final turn is told; those
     that are too long are cut to equal parts of what the others leave."""
-    gate_steps: int = 80
+    gate_steps: Annotated[int, msgspec.Meta(ge=0)] = 80
     """Training steps over which the submit gate fades from certain to never; 0: never."""
     evaluation: bool = False
     """True switches the submit gate off."""
