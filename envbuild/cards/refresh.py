@@ -221,6 +221,7 @@ def made_block(corpus: CorpusFolder) -> str:
     lines = [f"- envbuild {index.get('envbuild')}, SQLite {index.get('sqlite')}"]
     if index.get("revision"):
         lines.append(f"- source revision `{index['revision']}`")
+    lines.append(f"- licence of the data: {corpus.licence}")
     for name, digest in sorted(dict(index.get("source", {})).items()):
         lines.append(f"- `{name}` sha256 `{digest}`")
     return "\n".join(lines) + "\n"

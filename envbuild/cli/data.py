@@ -62,6 +62,7 @@ def materialize(
     )
     if revision:
         sources = [dataclasses.replace(found, revision=revision) for found in sources]
+    sources = [dataclasses.replace(found, licence=settings.licence) for found in sources]
     names = [name or found.name for found in sources]
     if repeated := sorted({n for n in names if names.count(n) > 1}):
         raise UsageError(

@@ -20,6 +20,7 @@ from envbuild.io.files import check_folder
 from envbuild.manifest.read import open_manifest
 from envbuild.pipeline.config import (
     DEMO,
+    DEMO_LICENCE,
     FORMAT,
     BucketsOptions,
     Pipeline,
@@ -164,7 +165,7 @@ def demo(
     pipeline = Pipeline(
         format=FORMAT,
         name="demo",
-        source=SourceSection(paths=(DEMO,)),
+        source=SourceSection(paths=(DEMO,), licence=DEMO_LICENCE),
         preflight=PreflightSection(signal="200"),
         workers=1,  # three small corpora are done before a second process has started
     )

@@ -13,6 +13,7 @@ from envbuild.corpora.source import (
     INDEX_FILE,
     INDEX_FORMAT,
     PARTS_FOLDER,
+    UNKNOWN_LICENCE,
 )
 from envbuild.errors import CorpusFolderError
 from envbuild.io.parquet import iter_records, open_parquet, read_records
@@ -61,6 +62,8 @@ class CorpusFolder:
         self.index = _read_index(self.root)
         """corpus.json."""
         self.name: str = self.index["name"]
+        self.licence: str = self.index.get("licence", UNKNOWN_LICENCE)
+        """Whose terms its data keep."""
         self._databases: list[DatabaseRow] | None = None
         self._files: dict[str, str] | None = None
 

@@ -60,10 +60,15 @@ class Source:
     """Release or commit, where the source shows one."""
     splits: tuple[str, ...] = ()
     """Splits it holds, where it tells."""
+    licence: str = ""
+    """What the operator said of it; empty where the layout's is to be taken."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the operator said of how to read it, beyond the split."""
     has_databases: bool = True
     has_questions: bool = True
+
+
+UNKNOWN_LICENCE = "unknown: ask the owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,8 @@ class Layout:
     """`module:function` of `(path, *, split) -> Source`, imported when it is asked for."""
     name: str = ""
     """What an operator calls it."""
+    licence: str = UNKNOWN_LICENCE
+    """That of the corpus which is published in this layout."""
     looks: str = ""
     """What it looks like, for the error that lists what is known."""
     is_at: Callable[[Path], bool] = lambda folder: False
@@ -103,24 +110,28 @@ _BENCHMARKS = "envbuild.corpora.benchmarks"
 READERS = {
     "sqale": Layout(
         read="envbuild.corpora.payload:read_sqale",
+        licence="of each schema, MIT, Apache-2.0, BSD or another, as SQaLe is published",
         looks="Parquet files of row payloads (SQaLe's layouts)",
     ),
     "payload": Layout(read="envbuild.corpora.payload:read", name="row payloads"),
     "synsql": Layout(
         read=f"{_BENCHMARKS}:read_synsql",
         name="SynSQL",
+        licence="Apache-2.0, as SynSQL-2.5M is published",
         looks="a folder with data.json and databases/ (SynSQL)",
         is_at=_is_synsql,
     ),
     "bird": Layout(
         read=f"{_BENCHMARKS}:read_bird",
         name="BIRD",
+        licence="CC BY-SA 4.0, as BIRD is published",
         looks="with train.json, dev.json or mini_dev_sqlite.json and a *_databases/ folder (BIRD)",
         is_at=_is_bird,
     ),
     "spider": Layout(
         read=f"{_BENCHMARKS}:read_spider",
         name="Spider",
+        licence="CC BY-SA 4.0, as Spider is published; its kin: ask the owner",
         looks="with questions as JSON and database/ (Spider)",
         is_at=_is_spider,
     ),

@@ -186,7 +186,14 @@ def build_manifest(
         if built.complete and shard is None:
             join_parts(out, parts)
             edges = {c.name: list(settings.cutting(c)[0].values) for c in corpora}
-            write_index(out, configuration, built.counts, edges=edges, parts=built.parts)
+            write_index(
+                out,
+                configuration,
+                built.counts,
+                edges=edges,
+                licences={corpus.name: corpus.licence for corpus in corpora},
+                parts=built.parts,
+            )
             shutil.rmtree(folder)
         return built
 
@@ -253,14 +260,19 @@ def write_index(
     counts: Any,
     *,
     edges: dict[str, list[int]],
+    licences: dict[str, str],
     parts: int = 1,
     format: str = FORMAT,
 ) -> None:
-    """Writes manifest.json; `edges`: corpus -> the lengths at which its buckets begin."""
+    """Writes manifest.json; `edges`: corpus -> the lengths at which its buckets begin.
+
+    `licences`: corpus -> that of its data.
+    """
     index = {
         "format": format,
         "configuration": configuration,
         "edges": edges,
+        "licences": licences,
         "counts": counts,
         "parts": parts,
         "versions": VERSIONS,

@@ -156,6 +156,11 @@ class Manifest:
         return dict(self.index.get("edges", {}))
 
     @property
+    def licences(self) -> dict[str, str]:
+        """Corpus -> the licence of its data; {} from older versions."""
+        return dict(self.index.get("licences", {}))
+
+    @property
     def sqlite_versions(self) -> frozenset[str]:
         """Versions of the engine that made the gold results; empty where none is recorded.
 

@@ -221,7 +221,14 @@ def resample_manifest(manifest: Manifest, out: Path, size: Size) -> int:
     write_records(out / REJECTS_FILE, (), REJECT_SCHEMA)
     counts = {"offered": count, "rows": count, "rejects": {}}
     made_with = manifest.index["format"]
-    write_index(out, configuration, counts, edges=manifest.edges, format=made_with)
+    write_index(
+        out,
+        configuration,
+        counts,
+        edges=manifest.edges,
+        licences=manifest.licences,
+        format=made_with,
+    )
     return count
 
 

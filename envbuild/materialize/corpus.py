@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from envbuild import __version__
-from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER, Source
+from envbuild.corpora.source import INDEX_FILE, INDEX_FORMAT, PARTS_FOLDER, READERS, Source
 from envbuild.engine.fanout import run_shards, shard_of
 from envbuild.errors import ConfigurationError, CorpusError, CorpusFolderError
 from envbuild.io.files import (
@@ -158,7 +158,9 @@ def build_corpus(
     def finish() -> dict[str, Any]:
         limited = limit is not None or split is not None
         counts = _assemble(root, source, split=split, limited=limited)
-        return {**configuration, "said": source.description, "counts": counts}
+        licence = source.licence or READERS[source.kind].licence
+        said = {"said": source.description, "licence": licence}
+        return {**configuration, **said, "counts": counts}
 
     resumed = (root / INDEX_FILE).is_file()
     index = build_folder(

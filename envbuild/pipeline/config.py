@@ -17,6 +17,7 @@ STAGES = ("materialize", "preflight", "buckets", "manifest", "pool")
 """In running order."""
 WHERE = "Only rows for which this DuckDB expression over the manifest's columns is true."
 DEMO = "demo:"
+DEMO_LICENCE = "Apache-2.0"
 """The source path that means: the corpora that ship with the package."""
 DEMO_NAMES = ("demo_sqale", "demo_synsql", "demo_bird")
 """Folders that `corpora.synthetic.write_demo_sources` writes, one a published layout."""
@@ -42,6 +43,7 @@ class MaterializeOptions(_Section, frozen=True, kw_only=True):
     split: Annotated[str, _field("Only this split, such as train.")] | None = None
     limit: Annotated[int, Meta(description="Only the first N databases.", ge=0)] | None = None
     revision: Annotated[str, _field("What the source was fetched at; recorded in rows.")] = ""
+    licence: Annotated[str, _field("Of the data; default: that of the published corpus.")] = ""
     fields: Annotated[
         tuple[str, ...],
         _field("Keys of your own question files, such as question=nl,sql=target."),

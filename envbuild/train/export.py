@@ -177,6 +177,8 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     preset: str
     schema: str
     prompts_sha256: str
+    licences: dict[str, str] = {}
+    """Corpus -> the licence of its data."""
     versions: dict[str, str]
 
 
@@ -223,6 +225,7 @@ def export_manifest(
         preset=preset,
         schema=schema,
         prompts_sha256=env.prompts.sha256,
+        licences=env.manifest.licences,
         versions=VERSIONS,
     )
     any_row = EpisodeSpec(
@@ -396,5 +399,7 @@ def _write_hub(
     lines += ["---", "", "# Question pool", ""]
     lines += [f"- {split}: {count:,} questions" for split, count in counts.items()]
     joined = "`answers` joins `questions` by `row_id`; `results` holds gold results by `gold_id`."
-    write_text(out / HUB_README, "\n".join([*lines, "", joined, ""]))
+    lines += ["", joined, ""]
+    lines += [f"Data of {name}: licence {said}." for name, said in manifest.licences.items()]
+    write_text(out / HUB_README, "\n".join([*lines, ""]))
     return files

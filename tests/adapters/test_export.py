@@ -168,7 +168,12 @@ def test_a_schedule_that_draws_a_test_row_is_refused(scheduled: Path, tmp_path: 
 
 
 def test_the_hub_layout_keeps_answers_apart(manifest: Path, tmp_path: Path) -> None:
-    export(manifest, tmp_path / "out", "datasets")
+    index = json.loads((manifest / "manifest.json").read_text())
+    index["licences"] = {"shop": "CC0-1.0"}
+    (manifest / "manifest.json").write_text(json.dumps(index))
+    exported = export(manifest, tmp_path / "out", "datasets")
+    assert exported.licences == {"shop": "CC0-1.0"}
+    assert "Data of shop: licence CC0-1.0." in (tmp_path / "out" / "README.md").read_text()
     out, cache = str(tmp_path / "out"), str(tmp_path / "cache")
     questions = datasets.load_dataset(out, "questions", split="train", cache_dir=cache)
     answers = datasets.load_dataset(out, "answers", split="train", cache_dir=cache)

@@ -48,7 +48,7 @@ def test_blocks_follow_the_corpus(tmp_path: Path) -> None:
     text = file.read_text()
     assert "| 1 | 1 | 3 | 3 | 3 | 3 | 3.0 | 0.0% | 0.0% |" in text
     assert "| distinct gold queries | 2 |" in text
-    assert "`tie_sensitive_gold`" in text
+    assert "`tie_sensitive_gold`" in text and "licence of the data: unknown: ask" in text
     assert "| short | 0 to 148 | 2 | 100.0% |" in text
     assert text.startswith("---\nlicense: mit\n") and text.endswith("\nAfter.\n")
     file.write_text(text.replace("| distinct gold queries | 2 |", "| distinct gold queries | 3 |"))

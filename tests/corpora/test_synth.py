@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from envbuild.corpora.folder import CorpusFolder, open_corpora
-from envbuild.corpora.source import read_source
+from envbuild.corpora.source import READERS, read_source
 from envbuild.corpora.synthetic import parse_tables, write_demo_sources, write_shape
 from envbuild.errors import UnknownNameError
 from envbuild.materialize.corpus import build_corpus
@@ -75,6 +75,8 @@ def test_three_layouts_and_their_sizes(corpora: dict[str, CorpusFolder]) -> None
         "demo_synsql": "synsql",
         "demo_bird": "bird",
     }
+    licences = {name: READERS[c.index["reader"]].licence for name, c in corpora.items()}
+    assert {name: c.licence for name, c in corpora.items()} == licences
     medians = {name: median(t.rows for t in c.tables()) for name, c in corpora.items()}
     assert medians["demo_synsql"] == 2
     assert medians["demo_sqale"] > 50
