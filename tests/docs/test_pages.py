@@ -156,3 +156,5 @@ def test_the_preflight_page_has_every_finding_with_its_severity() -> None:
     page = (ROOT / "docs" / "preflight.md").read_text()
     shown = dict(re.findall(r"^#### `(\w+)` \((\w+)\)$", page, flags=re.MULTILINE))
     assert shown == {code: severity.value for code, severity in SEVERITIES.items()}
+    _, *sections = re.split(r"^#### ", page, flags=re.MULTILINE)
+    assert [s for s in sections if not ("Example: " in s and "What to do: " in s)] == []
