@@ -50,17 +50,6 @@ def rewards(
             yield env.score(episode.record())
 
 
-def test_the_demo_as_one_document(demo: Path) -> None:
-    done = envbuild("demo", "--out", demo, "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert document["format"] == "envbuild.demo/1"
-    names = [stage["name"] for stage in document["stages"]]
-    assert names == ["materialize", "preflight", "buckets", "manifest"]
-    assert document["rows_per_table"]["demo_synsql"]["median"] == 2
-    assert document["rows"] == len(Environment.open(document["manifest"]).manifest.rows)
-
-
 @pytest.mark.parametrize("folder", ["manifest", "hidden"])
 def test_the_oracle_always_gets_the_full_reward(demo: Path, folder: str) -> None:
     env = Environment.open(demo / folder)
@@ -69,13 +58,6 @@ def test_the_oracle_always_gets_the_full_reward(demo: Path, folder: str) -> None
     assert {breakdown.reward for breakdown in paid} == {3.0}
     judged = {breakdown.variants_scored for breakdown in paid}
     assert max(judged) == (1 if folder == "hidden" else 0)
-
-
-def test_no_trick_is_paid_like_an_answer(demo: Path) -> None:
-    env = Environment.open(demo / "hidden")
-    tricks = max(len(hacks(row)) for row in env.manifest.rows)
-    worst = max(breakdown.reward or 0.0 for breakdown in rewards(env, "hacker", candidates=tricks))
-    assert worst <= 2.1, "right on the sparse visible database alone, at most"
 
 
 def test_no_trick_beats_honest_partial_credit(demo: Path) -> None:

@@ -1,19 +1,17 @@
 """The environment over a manifest: the five lines, scripted policies, many episodes at once."""
 
-import json
 import os
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from envbuild.env.environment import Environment
 from envbuild.errors import StateError, UnknownNameError
-from envbuild.records.episode import Episode, RewardSettings, Tier
-from envbuild.testing.policies import POLICIES, ByteTokenizer, make_policy
-from tests.small_manifest import QUESTIONS, write_small_manifest
+from envbuild.records.episode import Episode, Tier
+from envbuild.testing.policies import POLICIES, make_policy
+from tests.small_manifest import QUESTIONS
 
 
 @pytest.fixture
@@ -57,12 +55,6 @@ def test_the_five_lines(manifest: Path) -> None:
     assert env.episode().reward_sha256 == breakdown.constants_sha256
 
 
-def test_other_constants_show_in_the_episode(manifest: Path) -> None:
-    both = (Environment.open(manifest, reward=RewardSettings(parsable=paid)) for paid in (0.5, 0.6))
-    digests = [act(env, "lazy", "music/music/0").reward_sha256 for env in both]
-    assert len(set(digests)) == 2 and all(digests)
-
-
 def test_reset_leaves_nothing_of_the_episode_before(env: Environment) -> None:
     env.reset("music/music/1", candidate=3)
     env.step('{"tool": "run_query", "args": {"sql": "SELECT 7"}}')
@@ -87,47 +79,6 @@ def test_use_out_of_order(env: Environment) -> None:
         env.reset("music/music/nope")
     with pytest.raises(UnknownNameError, match="one-call"):
         Environment.open(env.manifest.root, settings="nope")
-
-
-def test_an_unknown_policy_is_named(env: Environment) -> None:
-    with pytest.raises(UnknownNameError, match="oracle"):
-        make_policy("nope", env.row("music/music/0"))
-
-
-def test_the_environments_tokenizer_counts_every_text_episode(env: Environment) -> None:
-    counting = Environment(env.manifest, settings=env.settings, tokenizer=ByteTokenizer())
-    for opened, kept in ((env, 9024), (counting, 2048)):
-        request = opened.reset("music/music/0")
-        assert request.max_new_tokens == 2048
-        opened.step(f'{{"tool": "list_tables"}}{" " * 9000}x')
-        assert opened.request is not None
-        opened.leave("enough")
-        (turn,) = opened.episode().turns
-        assert (turn.truncated, len(turn.completion)) == (kept < 9000, kept)
-        assert not turn.calls[0].failed
-
-
-def test_a_step_of_144_episodes_open_at_once(env: Environment) -> None:
-    rows = list(env.manifest.rows)
-    memory = _resident()
-    episodes = [env.new_episode(rows[n % len(rows)], candidate=n // 4) for n in range(144)]
-    barrier = threading.Barrier(16)
-
-    def finish(start: int) -> list[float | None]:
-        barrier.wait()
-        paid = []
-        for episode in episodes[start::16]:
-            policy = make_policy("oracle", env.row(episode.row_id))
-            while (request := episode.next_request()) is not None:
-                episode.feed(policy(request))
-            paid.append(env.score(episode.record()).reward)
-            episode.close()
-        return paid
-
-    with ThreadPoolExecutor(16) as pool:
-        rewards = [reward for paid in pool.map(finish, range(16)) for reward in paid]
-    assert rewards == [3.0] * 144
-    assert _resident() - memory < 144 * 1024 * 1024
 
 
 @pytest.mark.slow
@@ -194,21 +145,6 @@ def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
             signal.alarm(300)
             os._exit(0 if answered(env, "music/music/0", answer) == 3.0 else 1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_an_environment_is_where_it_was_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_small_manifest(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with Environment.open("manifest") as environment:
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        row = environment.manifest.row_ids[0]
-        environment.reset(row)
-        gold = environment.row(row).gold_sql
-        environment.step(json.dumps({"tool": "submit_sql", "args": {"sql": gold}}))
-        assert environment.reward().reward == 3.0
 
 
 def test_the_last_step_says_what_the_episode_earned(manifest: Path) -> None:

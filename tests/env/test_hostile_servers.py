@@ -18,7 +18,6 @@ from envbuild.env.client import (
     MAX_ANSWER_BYTES,
     CompletionError,
     CompletionsClient,
-    read_window,
 )
 from envbuild.errors import OperatorError
 from envbuild.io.episodes import iter_episodes
@@ -112,24 +111,18 @@ def test_a_packed_body_is_capped_as_it_unpacks() -> None:
     "body",
     [
         '{"choices":[{"text":5}]}',
-        '{"choices":[{"text":["a"]}]}',
-        '{"choices":[{"text":{"a":1}}]}',
         '{"choices":[{"finish_reason":"stop"}]}',
         '{"choices":[{"text":"a","finish_reason":["length"]}]}',
         '{"choices":[{"text":"a"}],"usage":[1]}',
         '{"choices":[{"text":"a"}],"usage":{"completion_tokens":"many"}}',
         '{"choices":[{"text":"a"}],"usage":{"completion_tokens":-5}}',
-        '{"choices":[{"text":"a"}],"usage":{"completion_tokens":2.5}}',
         '{"choices":[{"text":"a"}],"usage":{"completion_tokens":99999999999999999999999}}',
-        '{"choices":[{"text":"a"}],"usage":{"prompt_tokens":1e300}}',
         '{"choices":[]}',
-        '{"choices":{"0":{"text":"a"}}}',
         '{"choices":[{"text":"SELE',
         "null",
         "[]",
         "",
         "[" * 200_000,
-        '{"choices":' * 200_000,
         "\x00\xff<html>",
     ],
 )
@@ -159,12 +152,6 @@ def test_no_message_holds_the_key_or_controls_a_terminal(status: int, spelled: s
     assert not set(message) & set("\x1b\x07\x9b")
 
 
-def test_a_completion_that_repeats_the_key_is_kept_without_it() -> None:
-    body = json.dumps({"choices": [{"text": f"the key is {KEY}"}]}).encode()
-    with serving(200, body) as base_url:
-        assert ask(base_url).text == "the key is [the API key]"
-
-
 def test_hostile_answers_end_a_rollout_unscored(manifest: Path, tmp_path: Path) -> None:
     for place, body in enumerate((b"[" * 200_000, b'{"choices":[{"text":5}]}', ESCAPES.encode())):
         with serving(200, body) as base_url:
@@ -175,9 +162,3 @@ def test_hostile_answers_end_a_rollout_unscored(manifest: Path, tmp_path: Path) 
         assert "\x1b" not in found.stderr + found.stdout
         for episode in iter_episodes(tmp_path / str(place)):
             assert episode.ended_by is EndedBy.SERVER_ERROR
-
-
-def test_a_window_of_any_digits_is_read_in_no_time() -> None:
-    said = "maximum context length is 4096 tokens, 99 in the prompt"
-    assert read_window(400, said) == (4096, 99)
-    read_window(400, "maximum context length is " + "9" * 60_000)  # int() would refuse the digits

@@ -12,7 +12,7 @@ from envbuild.cli.app import app
 from envbuild.env.client import CompletionsClient
 from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
-from envbuild.io.episodes import PARQUET, iter_episodes, read_index
+from envbuild.io.episodes import iter_episodes, read_index
 from envbuild.records.episode import EndedBy, Episode, Sampling
 from envbuild.testing.server import PolicyServer
 from tests.env.served import ROW, note_waits, roll_one
@@ -55,15 +55,12 @@ def test_prompts_of_ones_own(manifest: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("system = 'Just answer. {tools}'\nturn_left = '<one more>'")
     own = load_prompts(file).sha256
-    assert own not in ("", load_prompts().sha256)
     server = PolicyServer(manifest)
     episode = roll_one(server, manifest, tmp_path / "own", "--prompts", str(file))
     assert "Just answer. " in server.requests[0]["prompt"]
-    assert load_prompts().system[:40] not in server.requests[0]["prompt"]
     assert QUESTIONS[0].question in server.requests[0]["prompt"], "the others stay the package's"
     assert episode.prompts_sha256 == own
     assert read_index(tmp_path / "own").configuration["prompts_sha256"] == own
-    assert roll_one(PolicyServer(manifest), manifest, tmp_path / "a").prompts_sha256 != own
     played = play(manifest, f"prompt\nsubmit {GOLD}\n", "--prompts", str(file))
     assert played["episode"]["prompts_sha256"] == own
     assert "Just answer. " in played["said"] and "Just answer. " in played["episode"]["prompt"]
@@ -167,48 +164,26 @@ def test_a_server_says_when_to_come_again(
 class Telltale(PolicyServer):
     """Fails, and repeats the key."""
 
-    status = 418
-
     def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         super().answer(payload)
-        return self.status, {"error": f"denied for {self.headers[-1].get('Authorization')}"}
+        return 418, {"error": f"denied for {self.headers[-1].get('Authorization')}"}
 
 
+@pytest.mark.parametrize("kind", [PolicyServer, Telltale])
 def test_the_key_goes_out_and_nowhere_else(
-    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[PolicyServer]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # as $(cat file) in some shells leaves it
-    database = manifest.parent / "music.sqlite"
-    ask = ["ask", "--db", str(database), "--question", QUESTIONS[0].question, "--trace", "--json"]
-    rollout = ["rollout", str(manifest), "--row", ROW, "--episodes", "1", "--trace"]
-    said = []
-    for server, exits in ((PolicyServer(manifest), 0), (Telltale(manifest), 1)):
-        out = tmp_path / f"{exits}"
-        with server as base_url:
-            for command in (ask, [*rollout, "--out", str(out)]):
-                arguments = [*command, "--base-url", base_url, "--model", "oracle"]
-                found = CliRunner().invoke(app, arguments)
-                assert found.exit_code == exits, (found.output, found.exception)
-                said.append(found.output)
-        assert {h["Authorization"] for h in server.headers} == {f"Bearer {KEY}"}
-        assert (out / PARQUET).exists()
-        said += [msgspec.json.encode(episode).decode() for episode in iter_episodes(out)]
-        said += [file.read_bytes().decode(errors="replace") for file in out.iterdir()]
-    assert any("denied for Bearer [the API key]" in text for text in said)
+    server = kind(manifest)
+    with server as base_url:
+        arguments = ["rollout", str(manifest), "--row", ROW, "--episodes", "1", "--trace"]
+        arguments += ["--out", str(tmp_path), "--base-url", base_url, "--model", "oracle"]
+        said = [CliRunner().invoke(app, arguments).output]
+    assert {h["Authorization"] for h in server.headers} == {f"Bearer {KEY}"}
+    said += [msgspec.json.encode(episode).decode() for episode in iter_episodes(tmp_path)]
+    said += [file.read_bytes().decode(errors="replace") for file in tmp_path.iterdir()]
+    assert any("denied for Bearer [the API key]" in text for text in said) == (kind is Telltale)
     assert not [text for text in said if KEY in text]
-
-
-def test_without_a_key_none_is_sent(
-    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for value in (None, "", " "):
-        if value is None:
-            monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        else:
-            monkeypatch.setenv("OPENAI_API_KEY", value)
-        server = PolicyServer(manifest)
-        roll_one(server, manifest, tmp_path / repr(value))
-        assert not [h for h in server.headers if "authorization" in {k.lower() for k in h}]
 
 
 @pytest.mark.parametrize("key", ["sk-sécret", "sk-a\nb", "sk-\x00"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envbuild.env.prompts import gate_probability, load_preset, normalised
-from envbuild.errors import OperatorError, StateError, UnknownNameError
+from envbuild.errors import OperatorError, UnknownNameError
 from envbuild.records.episode import EndedBy, Episode, EpisodeSettings
 from envbuild.testing.policies import ByteTokenizer
 from tests.env.shop import call, feed_all, query, start, submit
@@ -25,11 +25,6 @@ def run(path: Path, completions: list[str], **settings: object) -> Episode:
     episode = start(path, settings=EpisodeSettings(**settings))  # type: ignore[arg-type]
     feed_all(episode, completions)
     return episode.record()
-
-
-def test_calls_behind_a_submission_are_not_run(shop: Path) -> None:
-    done = run(shop, [submit(COUNT) + query("SELECT 1")])
-    assert [c.tool for c in done.turns[0].calls] == ["submit_sql"]
 
 
 def test_turns_count_down_in_the_published_words(shop: Path) -> None:
@@ -77,14 +72,6 @@ def test_the_call_budget_ends_exploration(shop: Path) -> None:
     episode.feed(LIST)
     done = episode.record()
     assert (done.ended_by, done.sql) == (EndedBy.CALL_BUDGET, "")
-
-
-def test_two_calls_a_turn_is_said_in_the_prompt_and_in_the_observation(shop: Path) -> None:
-    episode = start(shop, settings=EpisodeSettings(calls_a_turn=2))
-    assert "up to 2 calls in one turn" in episode.messages[0]["content"]
-    (told,) = feed_all(episode, [LIST * 3])
-    assert "Only 2 calls a turn: 1 further not run." in told
-    assert len(episode.turns[0].calls) == 2
 
 
 def test_calls_behind_the_cap_of_failing_queries_are_said_not_to_be_run(shop: Path) -> None:
@@ -171,13 +158,6 @@ def test_the_token_budget_clamps_and_ends(shop: Path) -> None:
     assert len(tokenizer.encode(episode.context.removeprefix(episode.prompt))) <= 600
 
 
-def test_the_servers_own_token_figures_count(shop: Path) -> None:
-    episode = start(shop)
-    episode.feed(LIST, context_tokens=1000, completion_tokens=20)
-    episode.feed(LIST, context_tokens=13_270, completion_tokens=20)
-    assert episode.over and episode.record().ended_by is EndedBy.TOKEN_BUDGET
-
-
 def test_the_gate_wants_the_query_run_first(shop: Path) -> None:
     episode = start(shop, gate_probability=1.0)
     refused = episode.feed(submit(COUNT))
@@ -210,32 +190,6 @@ def test_the_gate_is_drawn_by_seed(shop: Path) -> None:
     assert gated(seed=1) == gated(seed=1) != gated(seed=2)
     assert 8 < sum(gated(seed=1)) < 32
     assert not any(gated(settings=EpisodeSettings(evaluation=True)))
-
-
-def test_a_policy_that_fails_leaves_no_answer(shop: Path) -> None:
-    episode = start(shop)
-    episode.feed(query(COUNT))
-    episode.fail("the server answered 500")
-    done = episode.record()
-    assert (done.ended_by, done.sql, done.error) == ("policy_error", "", "the server answered 500")
-
-
-def test_out_of_order_use_is_our_error(shop: Path) -> None:
-    episode = start(shop)
-    with pytest.raises(StateError):
-        episode.record()
-    episode.feed(submit(COUNT))
-    with pytest.raises(StateError):
-        episode.feed(LIST)
-
-
-def test_thinking_stays_in_the_context_and_the_record(shop: Path) -> None:
-    episode = start(shop)
-    thought = f"<think>perhaps {submit(COUNT)}</think>\n{LIST}"
-    episode.feed(thought)
-    assert not episode.over and episode.turns[0].completion == thought
-    request = episode.next_request()
-    assert request is not None and f"{thought}<|im_end|>\n<|im_start|>user\n" in request.context
 
 
 def test_a_cell_cannot_forge_a_delimiter(shop: Path) -> None:

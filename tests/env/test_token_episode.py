@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from envbuild.env.chat import cut_turn, stops_by_id
 from envbuild.env.episode import TokenEpisode
 from envbuild.env.views import open_database
-from envbuild.errors import StateError
 from envbuild.records.episode import ChatFormat, EpisodeSettings
 from envbuild.testing.policies import ByteTokenizer
-from tests.env.shop import TASK, VISIBLE, call, feed_all, query, start, submit
+from tests.env.shop import TASK, VISIBLE, call, query, start, submit
 
 TOKENIZER = ByteTokenizer()
 END = TOKENIZER.encode("<|im_end|>")[0]
@@ -65,16 +64,6 @@ def test_text_and_tokens_take_the_same_turns(
         assert (ours.sql, ours.ended_by) == (theirs.sql, theirs.ended_by)
 
 
-def test_the_servers_count_past_the_limit_cuts_too(shop: Path) -> None:
-    for options in ({}, {"tokenizer": TOKENIZER}):
-        episode = start(shop, **options)
-        long = LIST + " " * 4_965 + submit(COUNT)
-        episode.feed(long, completion_tokens=5 * len(long) // 5, context_tokens=900)
-        (turn,) = episode.turns
-        assert (turn.completion_tokens, turn.truncated) == (2048, True)
-        assert [c.tool for c in turn.calls] == ["list_tables"] and len(turn.completion) == 2048
-
-
 def test_an_estimate_bounds_what_nobody_counts_and_cuts_no_honest_text(shop: Path) -> None:
     """A long thought has more than four characters a token: the call behind it must survive."""
     episode = start(shop)
@@ -109,16 +98,6 @@ def test_mask_and_logprobs_are_aligned(shop: Path) -> None:
     assert shown.startswith("\n<|im_start|>user\nTool result:\n")
     assert shown.endswith("<|im_end|>\n<|im_start|>assistant\n")
     assert done.prompt_ids == tuple(TOKENIZER.encode(done.prompt))
-
-
-def test_a_turn_without_logprobs_leaves_none(shop: Path) -> None:
-    episode = start_tokens(shop)
-    episode.feed(TOKENIZER.encode(call("list_tables")), None)
-    ids = TOKENIZER.encode(submit(COUNT))
-    episode.feed(ids, [-1.0] * len(ids))
-    assert episode.record().response_logprobs == ()
-    with pytest.raises(StateError):
-        start_tokens(shop).feed([1, 2], [0.0])
 
 
 def test_a_token_without_a_finite_logprob_leaves_the_loss(shop: Path) -> None:
@@ -195,11 +174,3 @@ def test_ids_and_logprobs_may_be_arrays(shop: Path) -> None:
     ours, theirs = (msgspec.structs.replace(e.record(), seconds=0.0) for e in (plain, arrays))
     assert ours == theirs and msgspec.json.encode(ours) == msgspec.json.encode(theirs)
     assert json.loads(msgspec.json.encode(theirs))["response_logprobs"][0] == -0.5
-
-
-def test_the_prompt_may_open_the_thinking(shop: Path) -> None:
-    episode = start(shop, chat=ChatFormat(assistant_opening="<think>\n"))
-    request = episode.next_request()
-    assert request is not None and request.context.endswith("<|im_start|>assistant\n<think>\n")
-    feed_all(episode, [f"{submit('SELECT 1')}</think>{submit(COUNT)}"])
-    assert episode.record().sql == COUNT

@@ -19,45 +19,48 @@ def use(path: Path, tool: str, **arguments: Any) -> ToolCall:
     return Toolbox(open_database(path, VISIBLE), settings).run(tool, arguments)
 
 
-def test_list_tables_keeps_the_shown_order(shop: Path) -> None:
-    assert use(shop, "list_tables").result.split("\n") == list(VISIBLE)
+KEYS = "sale.customer_id -> customer.id\nsale.sku -> product.sku"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result"),
+    [
+        ("list_tables", {}, "\n".join(VISIBLE)),
+        ("foreign_keys", {}, KEYS),
+        ("foreign_keys", {"table_name": "product"}, KEYS.split("\n")[1]),
+        ("foreign_keys", {"table_name": "lonely"}, "(no foreign keys)"),
+        ("join_path", {"table_a": "customer", "table_b": "Product"}, KEYS),
+        (
+            "join_path",
+            {"table_a": "sale", "table_b": "lonely"},
+            "(no chain of foreign keys joins sale and lonely)",
+        ),
+        ("join_path", {"table_a": "sale", "table_b": "SALE"}, "(both are sale: no join needed)"),
+        (
+            "sample_rows",
+            {"table_name": "customer", "limit": 2},
+            "columns: id | name | city\n1 | c1 | None\n2 | c2 | None\n"
+            "(the first 2 rows; there are more)",
+        ),
+        ("sample_rows", {"table_name": "lonely"}, "columns: n\n1\nNone\n3"),
+        ("distinct_values", {"table_name": "customer", "column_name": "CITY"}, "None\nBern"),
+        (
+            "run_query",
+            {"sql": "SELECT id FROM customer"},
+            "columns: id\n1\n2\n3\n4\n5\n(the first 5 rows; there are more)",
+        ),
+        ("run_query", {"sql": "SELECT id FROM customer LIMIT 5"}, "columns: id\n1\n2\n3\n4\n5"),
+        ("run_query", {"sql": "SELECT 1 WHERE 0"}, "columns: 1\n(no rows)"),
+    ],
+)
+def test_what_a_tool_shows(shop: Path, tool: str, arguments: dict[str, Any], result: str) -> None:
+    assert use(shop, tool, **arguments).result == result
 
 
 def test_describe_table_shows_the_ddl_without_hidden_tables(shop: Path) -> None:
     shown = use(shop, "describe_table", table_name="SALE").result
     assert shown.startswith("CREATE TABLE sale (\n  id INTEGER PRIMARY KEY,")
     assert "REFERENCES customer(id)" in shown and "secret_id INT\n)" in shown
-
-
-def test_foreign_keys(shop: Path) -> None:
-    keys = "sale.customer_id -> customer.id\nsale.sku -> product.sku"
-    assert use(shop, "foreign_keys").result == keys
-    assert use(shop, "foreign_keys", table_name="product").result == keys.split("\n")[1]
-    assert use(shop, "foreign_keys", table_name="lonely").result == "(no foreign keys)"
-
-
-def test_join_path(shop: Path) -> None:
-    chain = use(shop, "join_path", table_a="customer", table_b="Product").result
-    assert chain == "sale.customer_id -> customer.id\nsale.sku -> product.sku"
-    assert "no chain" in use(shop, "join_path", table_a="sale", table_b="lonely").result
-    assert "no join" in use(shop, "join_path", table_a="sale", table_b="SALE").result
-
-
-def test_rows_are_capped_and_said_to_be(shop: Path) -> None:
-    sample = use(shop, "sample_rows", table_name="customer", limit=2)
-    assert sample.result == (
-        "columns: id | name | city\n1 | c1 | None\n2 | c2 | None\n"
-        "(the first 2 rows; there are more)"
-    )
-    assert sample.rows == 2
-    ran = use(shop, "run_query", sql="SELECT id FROM customer")
-    assert ran.result == "columns: id\n1\n2\n3\n4\n5\n(the first 5 rows; there are more)"
-    five = use(shop, "run_query", sql="SELECT id FROM customer LIMIT 5")
-    assert five.result == "columns: id\n1\n2\n3\n4\n5"
-    assert use(shop, "run_query", sql="SELECT 1 WHERE 0").result == "columns: 1\n(no rows)"
-    assert use(shop, "sample_rows", table_name="lonely").result == "columns: n\n1\nNone\n3"
-    cities = use(shop, "distinct_values", table_name="customer", column_name="CITY")
-    assert cities.result == "None\nBern"
 
 
 @pytest.mark.parametrize(

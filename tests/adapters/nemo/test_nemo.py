@@ -93,12 +93,3 @@ def test_last_words_are_the_answer_where_none_was_submitted(app: Any, rows: Any)
         client.post("/run_query", json={"sql": gold_of(rows[2])})
         last = verify(client, rows[2], "I do not know.")
         assert last["ended_by"] == "fallback_to_last_working_query" and last["reward"] == 3.0
-
-
-def test_a_wrong_call_is_told_and_the_tools_are_those_of_the_row(app: Any, rows: Any) -> None:
-    named = {tool["name"] for tool in rows[0]["responses_create_params"]["tools"]}
-    assert {"list_tables", "run_query", "submit_sql"} <= named
-    with TestClient(app) as client:
-        client.post("/seed_session", json=rows[0])
-        assert "Error" in client.post("/describe_table", json={"table": "x"}).text
-        assert all(client.post(f"/{name}", json={}).status_code == 200 for name in sorted(named))

@@ -62,13 +62,3 @@ def test_thirty_two_sessions_at_once_do_not_mix(server: str) -> None:
     with ThreadPoolExecutor(16) as pool:
         rewards = list(pool.map(play, range(32)))
     assert rewards == [3.0 if number % 3 else 0.0 for number in range(32)]
-
-
-def test_a_step_before_reset_is_an_error_and_the_server_goes_on(server: str) -> None:
-    with (
-        GenericEnvClient(base_url=server).sync() as client,
-        pytest.raises(Exception, match="reset"),
-    ):
-        client.step({"text": "x"})
-    with GenericEnvClient(base_url=server).sync() as client:
-        assert client.reset(index=0).observation["kind"] == "tool"
