@@ -1,10 +1,10 @@
 """A small manifest with real results: what every adapter's tests play."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.records.manifest import Schedule
+from envbuild.testing.policies import call
 from envbuild.train.export import export_manifest
 from envbuild.train.pool import PoolChoice, build_pool, write_schedule
 from envbuild.train.schedule import Draws
@@ -64,10 +64,6 @@ def export_for(manifest: Path, out: Path, to: str, schedule: Schedule) -> Path:
     )
     export_manifest(out, to=to, env=TrainerEnv(manifest))
     return out
-
-
-def call(tool: str, **arguments: object) -> str:
-    return json.dumps({"tool": tool, "args": arguments})
 
 
 def right_answer(row_id: str) -> Sequence[str]:

@@ -8,9 +8,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
-from envbuild.cli.app import app
 from envbuild.errors import ConfigurationError, UnknownNameError
 from envbuild.io.files import sha256_file
 from envbuild.manifest.read import open_manifest
@@ -138,23 +136,6 @@ def test_what_a_pool_keeps_out_is_in_no_file(tmp_path: Path, to: str) -> None:
     assert pool.rows["all"] == ("r0", "r1", "r2")
 
 
-@pytest.mark.parametrize("to", ["trl", "datasets"])
-def test_a_manifest_of_test_rows_alone_has_no_training_file(tmp_path: Path, to: str) -> None:
-    rows = [manifest_row(f"r{i}", split="dev") for i in range(3)]
-    manifest = write_manifest(tmp_path / "m", rows)
-    name = "test.parquet" if to == "trl" else "questions/test.parquet"
-    run = CliRunner().invoke(
-        app, ["export", str(manifest), "--to", to, "--out", str(tmp_path / "out")]
-    )
-    assert (
-        run.exit_code == 0
-        and name in run.stdout
-        and "no row of the manifest may be trained on" in run.stderr
-    )
-    assert pl.read_parquet(tmp_path / "out" / name).height == 3
-    assert not (tmp_path / "out" / name.replace("test.", "train.")).exists()
-
-
 def test_a_schedule_that_draws_a_test_row_is_refused(scheduled: Path, tmp_path: Path) -> None:
     rows = [replace(row, split="dev") for row in open_manifest(scheduled).rows]
     write_manifest(scheduled, rows)
@@ -212,18 +193,6 @@ def test_another_export_is_not_overwritten_unasked(manifest: Path, tmp_path: Pat
     export(manifest, out, "trl")
     assert {path: path.read_bytes() for path in out.iterdir()} == before
     assert export_manifest(out, to="verl", env=other, replace=True).to == "verl"
-
-
-def test_files_that_are_no_exports_are_not_overwritten_unasked(
-    manifest: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "train.parquet").write_text("mine")
-    (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(ConfigurationError, match=r"holds train\.parquet, and no export"):
-        export(manifest, tmp_path, "trl")
-    assert (tmp_path / "train.parquet").read_text() == "mine"
-    export_manifest(tmp_path, to="trl", env=TrainerEnv(manifest), replace=True)
-    assert (tmp_path / "notes.md").read_text() == "mine"
 
 
 def test_an_export_anew_leaves_no_file_of_the_one_before(tmp_path: Path) -> None:

@@ -39,6 +39,19 @@ def roll_one(
     return episode
 
 
+class Scripted(PolicyServer):
+    """Says one text a turn, the last one again and again."""
+
+    def __init__(self, manifest: Path, *texts: str) -> None:
+        super().__init__(manifest)
+        self.texts = texts
+
+    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        super().answer(payload)
+        text = self.texts[min(len(self.requests), len(self.texts)) - 1]
+        return 200, {"choices": [{"text": text, "finish_reason": "stop"}]}
+
+
 def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that the client sleeps from here on; none of them is slept."""
     waits: list[float] = []

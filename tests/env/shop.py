@@ -1,12 +1,12 @@
 """Ways to run episodes over a small real database, the fixture `shop`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from envbuild.env.episode import TextEpisode
 from envbuild.env.views import open_database
 from envbuild.records.episode import Task
+from envbuild.testing.policies import call
 
 SHOP = """
 CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
@@ -28,10 +28,6 @@ INSERT INTO lonely VALUES (1), (NULL), (3);
 """
 VISIBLE = ("sale", "customer", "product", "lonely")
 TASK = Task(question="How many customers are there?", row_id="shop/1")
-
-
-def call(tool: str, **arguments: Any) -> str:
-    return json.dumps({"tool": tool, "args": arguments})
 
 
 def query(sql: str) -> str:

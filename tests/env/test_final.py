@@ -7,13 +7,10 @@ import pytest
 from envbuild.env.final import final_sql, read_final
 from envbuild.env.parse import parse_completion
 from envbuild.records.episode import ChatFormat
+from envbuild.testing.policies import call
 
 SQL = "SELECT name FROM singer WHERE age > 20"
 WITH = "WITH s AS (\n  SELECT * FROM singer\n)\n\nSELECT count(*) FROM s;"
-
-
-def call(sql: str, tool: str = "submit_sql") -> str:
-    return json.dumps({"tool": tool, "args": {"sql": sql}})
 
 
 def read(completion: str) -> str:
@@ -24,9 +21,9 @@ def read(completion: str) -> str:
     "said",
     [
         # a call, the environment's own and those that models were trained on
-        call(SQL),
-        call(SQL, "run_query"),
-        f"I submit it now.\n```json\n{call(SQL)}\n```\nThat answers it.",
+        call("submit_sql", sql=SQL),
+        call("run_query", sql=SQL),
+        f"I submit it now.\n```json\n{call('submit_sql', sql=SQL)}\n```\nThat answers it.",
         f'<tool_call>\n{{"name": "submit_sql", "arguments": {{"sql": "{SQL}"}}}}\n</tool_call>',
         json.dumps({"name": "submit_sql", "arguments": json.dumps({"sql": SQL})}),
         json.dumps({"name": "submit_sql", "parameters": {"sql": SQL}}),
@@ -35,9 +32,9 @@ def read(completion: str) -> str:
         json.dumps({"tool": "submit_sql", "sql": SQL}),
         json.dumps({"reasoning": "SELECT the names", "sql": SQL}),
         # the last call, and before any fence or announcement
-        call("SELECT 1", "run_query") + "\n" + call(SQL),
-        call(SQL) + '\n{"tool": "list_tables"}',
-        f"```sql\nSELECT 1\n```\nAnswer: SELECT 2\n{call(SQL)}",
+        call("run_query", sql="SELECT 1") + "\n" + call("submit_sql", sql=SQL),
+        call("submit_sql", sql=SQL) + '\n{"tool": "list_tables"}',
+        f"```sql\nSELECT 1\n```\nAnswer: SELECT 2\n{call('submit_sql', sql=SQL)}",
         # a fence
         f"```sql\n{SQL}\n```",
         f"```\n{SQL}\n```",
@@ -90,7 +87,7 @@ def test_what_a_model_writes(said: str) -> None:
         ("with recursive n(i) as (select 1) select i from n", None),
         ('SELECT "first name" FROM t WHERE a = \'; {"b": 1}\'', None),
         # what cannot run is taken as written, never repaired or cut to what would run
-        (call("SELECT nope") + f"\n```sql\n{SQL}\n```", "SELECT nope"),
+        (call("submit_sql", sql="SELECT nope") + f"\n```sql\n{SQL}\n```", "SELECT nope"),
         ("SELECT a FROM FROM t UNION SELECT 1", None),
         ("SELECT 1; SELECT 2", None),
         ("DELETE FROM singer", None),

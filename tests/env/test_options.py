@@ -14,29 +14,13 @@ from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.io.episodes import iter_episodes, read_index
 from envbuild.records.episode import EndedBy, Episode, Sampling
+from envbuild.testing.policies import call
 from envbuild.testing.server import PolicyServer
-from tests.env.served import ROW, note_waits, roll_one
+from tests.env.served import ROW, Scripted, note_waits, roll_one
 from tests.small_manifest import QUESTIONS
 
 GOLD = QUESTIONS[0].gold
 KEY = "sk-not-for-any-eyes-0123456789"
-
-
-class Scripted(PolicyServer):
-    """Says one text a turn, the last one again and again."""
-
-    def __init__(self, manifest: Path, *texts: str) -> None:
-        super().__init__(manifest)
-        self.texts = texts
-
-    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        super().answer(payload)
-        text = self.texts[min(len(self.requests), len(self.texts)) - 1]
-        return 200, {"choices": [{"text": text, "finish_reason": "stop"}]}
-
-
-def call(tool: str, **arguments: str) -> str:
-    return json.dumps({"tool": tool, "args": arguments})
 
 
 SUBMIT = call("submit_sql", sql=GOLD)
@@ -91,19 +75,6 @@ def test_a_preset_rules_the_calls_of_a_turn(
         assert not [other for other in others if other in one.prompt]
         assert [c.outcome for c in one.turns[0].calls].count("ok") == ran
     assert server.requests[0]["prompt"] == episode.prompt
-
-
-def test_the_full_schema_is_the_views(manifest: Path, tmp_path: Path) -> None:
-    server = PolicyServer(manifest)
-    episode = roll_one(server, manifest, tmp_path / "full", "--schema", "full")
-    played = play(manifest, f"submit {GOLD}\n", "--schema", "full")["episode"]
-    prompt = server.requests[0]["prompt"]
-    assert prompt == episode.prompt == played["prompt"]
-    assert "CREATE TABLE singer (" in prompt and "CREATE TABLE venue (" in prompt
-    assert "secret" not in prompt, "that table is not in the row's view"
-    assert episode.schema == played["schema"] == "full"
-    withheld = roll_one(PolicyServer(manifest), manifest, tmp_path / "withheld")
-    assert "CREATE TABLE singer" not in withheld.prompt and withheld.schema == "withheld"
 
 
 def test_evaluation_samples_as_published_and_has_no_gate(manifest: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from envbuild.env.client import read_window, shorter
 from envbuild.records.episode import EndedBy
 from envbuild.testing.policies import call
 from envbuild.testing.server import CHARACTERS_A_TOKEN, PolicyServer
-from tests.env.served import roll_one
+from tests.env.served import Scripted, roll_one
 from tests.shared import envbuild
 from tests.small_manifest import QUESTIONS
 
@@ -116,18 +116,10 @@ def test_a_server_without_the_dialect_stops_the_rollout(manifest: Path, tmp_path
     assert json.loads(found.stdout)["ended_by"] == {"submit_sql": len(QUESTIONS)}
 
 
-class Bracketed(PolicyServer):
-    """Its model answers with text that a terminal table would take for styles."""
-
-    def _complete(self, model: str, prompt: str, candidate: int) -> str:
-        return call(
-            "submit_sql", sql="SELECT '[/b] [red]it' AS \"[bold]\", char(27) || '[31m' AS b"
-        )
-
-
 def test_ask_shows_text_as_it_is(manifest: Path) -> None:
     database = next(manifest.parent.rglob("*.sqlite"))
-    with Bracketed(manifest) as base_url:
+    styled = "SELECT '[/b] [red]it' AS \"[bold]\", char(27) || '[31m' AS b"
+    with Scripted(manifest, call("submit_sql", sql=styled)) as base_url:
         found = runner.invoke(
             app,
             [

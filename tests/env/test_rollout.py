@@ -18,9 +18,9 @@ from envbuild.env.client import ServerGenerate
 from envbuild.errors import OperatorError, StateError
 from envbuild.io.episodes import JOURNAL, iter_episodes
 from envbuild.records.episode import EndedBy
-from envbuild.testing.policies import ByteTokenizer
+from envbuild.testing.policies import ByteTokenizer, call
 from envbuild.testing.server import PolicyServer
-from tests.env.served import roll
+from tests.env.served import Scripted, roll
 from tests.small_manifest import QUESTIONS
 
 runner = CliRunner()
@@ -190,18 +190,6 @@ def test_what_is_no_list_of_completions_is_refused(manifest: Path, wrong: Any, s
         envbuild.Agent(lambda prompts: wrong).run("How many?", database)
 
 
-class OneAnswer(PolicyServer):
-    """Submits one SQL text, whatever it is asked; says something else without one."""
-
-    def __init__(self, manifest: Path, sql: str) -> None:
-        super().__init__(manifest)
-        call = json.dumps({"tool": "submit_sql", "args": {"sql": sql}})
-        self.text = call if sql else "I do not know."
-
-    def answer(self, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        return 200, {"choices": [{"text": self.text, "finish_reason": "stop"}]}
-
-
 MANY = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
 
 
@@ -218,7 +206,8 @@ def test_ask_shows_what_there_is_and_exits_1_without_sql(
     manifest: Path, sql: str, exits: int, outcome: str, said: str
 ) -> None:
     database = next(manifest.parent.rglob("*.sqlite"))
-    with OneAnswer(manifest, sql) as base_url:
+    said_by_it = call("submit_sql", sql=sql) if sql else "I do not know."
+    with Scripted(manifest, said_by_it) as base_url:
         arguments = ["ask", "--db", str(database), "--question", "?", "--base-url", base_url]
         arguments += ["--model", "m"]
         shown = runner.invoke(app, arguments)

@@ -1,7 +1,6 @@
 """TRL trains for real, on the CPU, with models of a few thousand weights."""
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ import torch
 
 from envbuild.env.chat import HubTokenizer
 from envbuild.env.episode import TokenEpisode
-from envbuild.env.prompts import load_prompts
 from envbuild.errors import ConfigurationError
 from envbuild.evaluate.curve import read_training_log
 from envbuild.records.manifest import Schedule
 from envbuild.sql.connect import VERSIONS
-from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv
+from envbuild.train.trainer_env import EpisodeSpec
 from envbuild.train.trl_run import PublishedTrainer, Run, make_trainer
 from tests.adapters.questions import (
     QUESTIONS,
@@ -31,7 +29,7 @@ from tests.adapters.questions import (
     right_answer,
     wrong_answer,
 )
-from tests.adapters.trl.tiny import make_model, make_tokenizer, memorise
+from tests.adapters.trl.tiny import make_model, make_tokenizer
 
 PLAN = make_schedule(steps=3, questions=2, episodes=4)
 TEXTS = [q for pair in QUESTIONS for q in pair] + [
@@ -209,26 +207,6 @@ def loss_by_hand(trainer: PublishedTrainer, model: Any, inputs: dict[str, Any]) 
     return float((token_loss * mask).sum() / recipe.loss_divisor / len(said))
 
 
-def test_tokens_without_a_logprob_leave_the_loss_and_are_counted(scene: TinyRun) -> None:
-    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
-    scripted(trainer, mixed)
-    generate = trainer._generate_single_turn
-
-    def forgetful(*given: Any) -> tuple[list[list[int]], list[list[float | None]]]:
-        ids, logprobs = generate(*given)
-        return ids, [[None, *known[1:]] for known in logprobs]
-
-    trainer._generate_single_turn = forgetful
-    seen: list[dict[str, Any]] = []
-    original = trainer._compute_loss
-    trainer._compute_loss = lambda model, inputs: (seen.append(inputs), original(model, inputs))[1]
-    trainer.train()
-    assert all(batch["tool_mask"][:, 0].tolist() == [0] * 4 for batch in seen)
-    entry = trainer.state.log_history[0]
-    assert entry["episode/unknown_logprobs"] == entry["episode/turns"]
-    assert math.isfinite(entry["loss"]) and math.isfinite(entry["grad_norm"])
-
-
 def test_flat_groups_are_rolled_out_anew_twice_and_no_more(scene: TinyRun) -> None:
     trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
     asked: dict[str, int] = {}
@@ -286,34 +264,6 @@ def test_a_random_policy_trains_through_real_generation(scene: TinyRun) -> None:
     assert trainer.state.global_step == 3
     entry = trainer.state.log_history[0]
     assert entry["tier/invalid"] == 1.0 and entry["groups/attempts"] == 3.0
-
-
-def test_a_memorised_policy_earns_three_through_the_real_loop(scene: TinyRun) -> None:
-    tokenizer = HubTokenizer(scene.tokenizer)
-    env = TrainerEnv(scene.manifest, prompts=load_prompts(scene.prompts))
-    dialogues = []
-    for row_id in env.manifest.row_ids:
-        episode = env.environment.new_token_episode(row_id, tokenizer=tokenizer)
-        for completion in right_answer(row_id)[1:]:
-            episode.feed(tokenizer.encode(completion + "<|im_end|>"))
-        record = episode.record()
-        mask = (*[0] * len(record.prompt_ids), *record.response_mask)
-        dialogues.append(((*record.prompt_ids, *record.response_ids), mask))
-    assert memorise(scene.model, scene.tokenizer, dialogues, steps=120) > 0.95
-    trainer = make_trainer(scene.run(max_steps=1), schedule=PLAN)
-    short_turns(trainer, tokens=120)
-    rewards: list[float] = []
-    scored = trainer._generate_and_score_completions
-
-    def generate(inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        batch = scored(inputs)
-        rewards.extend(row["env_reward"] for row in inputs)
-        return batch
-
-    trainer._generate_and_score_completions = generate
-    trainer.train()
-    assert rewards.count(3.0) >= 7  # sampled at temperature 1, so one slip of eight is allowed
-    assert trainer.state.log_history[0]["episode/submitted"] > 0.8
 
 
 def short_turns(trainer: PublishedTrainer, tokens: int = 12) -> None:

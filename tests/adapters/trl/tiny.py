@@ -1,6 +1,6 @@
 """A language model small enough to train in seconds, with a tokenizer made on the spot."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -57,48 +57,9 @@ def make_model(folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int) -
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
     )
-    save(Qwen3ForCausalLM(config), folder, tokenizer)
-    return folder
-
-
-def save(model: Qwen3ForCausalLM, folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    model = Qwen3ForCausalLM(config)
     model.generation_config.eos_token_id = [tokenizer.eos_token_id, tokenizer.pad_token_id]
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def memorise(
-    folder: Path,
-    tokenizer: PreTrainedTokenizerFast,
-    dialogues: Sequence[tuple[Sequence[int], Sequence[int]]],
-    *,
-    steps: int = 600,
-) -> float:
-    """Fits the model in `folder` to (ids, mask) until it is sure of every masked token.
-
-    Returns the probability of the least likely one.
-    """
-    model = Qwen3ForCausalLM.from_pretrained(folder)
-    longest = max(len(ids) for ids, _ in dialogues)
-    ids = torch.full((len(dialogues), longest), tokenizer.pad_token_id)
-    wanted = torch.zeros(len(dialogues), longest, dtype=torch.bool)
-    for row, (tokens, mask) in enumerate(dialogues):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        wanted[row, : len(tokens)] = torch.tensor(mask, dtype=torch.bool)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.0)
-    worst = 0.0
-    for _ in range(steps):
-        logits = model(input_ids=ids).logits[:, :-1].float()
-        chosen = wanted[:, 1:]
-        log = torch.log_softmax(logits[chosen], dim=-1)
-        picked = log.gather(1, ids[:, 1:][chosen].unsqueeze(1)).squeeze(1)
-        worst = float(picked.detach().min().exp())
-        if worst > 0.9995:
-            break
-        optimizer.zero_grad()
-        (-picked.mean()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    save(model, folder, tokenizer)
-    return worst
+    return folder

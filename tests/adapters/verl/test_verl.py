@@ -182,16 +182,6 @@ def test_groups_play_through_the_worker_and_get_the_published_advantages(scene: 
     assert not advantages[output.batch["response_mask"] == 0].any()
 
 
-def test_members_without_a_group_say_so(scene: TinyRun) -> None:
-    config = scene.config()
-    rows = dataset(scene, config)
-    server = ScriptedServer(scene.tokenizer, [wrong_answer("SELECT 1"), wrong_answer("SELECT 1")])
-    data = batch_of([rows[2]] * 2)
-    output = asyncio.run(AgentLoopWorker(config, server).generate_sequences(data))
-    assert output.non_tensor_batch["group_seen"].tolist() == [False, False]
-    assert output.non_tensor_batch["consensus"].tolist() == [0.0, 0.0]
-
-
 def test_verl_finds_the_plugin_and_the_reward_function(
     scene: TinyRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
