@@ -18,6 +18,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from envbuild.errors import CorpusError, SourceError
 from envbuild.records.corpus import Schema
 from envbuild.schema.read import read_schema
@@ -56,23 +58,15 @@ class ViewSchema(NamedTuple):
         return self.spelling.get(fold_name(name))
 
 
-class View:
+class View(msgspec.Struct, kw_only=True, eq=False):
     """One view, ready to open any number of times, from any thread."""
 
-    def __init__(
-        self,
-        *,
-        image: bytes = b"",
-        file: Path | None = None,
-        shown: Sequence[str],
-        owned_bytes: int,
-    ) -> None:
-        self.image = image
-        self.file = file
-        self.shown = tuple(shown)
-        self.owned_bytes = owned_bytes
-        """Bytes in memory, or on disk where the cache made the file."""
-        self._schema: ViewSchema | None = None
+    image: bytes = b""
+    file: Path | None = None
+    shown: tuple[str, ...]
+    owned_bytes: int
+    """Bytes in memory, or on disk where the cache made the file."""
+    _schema: ViewSchema | None = None
 
     def open(self) -> "EpisodeDatabase":
         """A database of one episode's own on this view."""
@@ -184,18 +178,18 @@ class ViewCache:
             every, oversized = _look_into(path)
             asked = every if tables is None else tables
             if not oversized and set(map(fold_name, every)) <= set(map(fold_name, asked)):
-                return View(file=path, shown=asked, owned_bytes=0)
+                return View(file=path, shown=tuple(asked), owned_bytes=0)
             tables = asked
         if size <= MAX_IN_MEMORY:
             image = self._builder(path, key[0]).image(tables)
             if len(image) <= SMALL:
-                return View(image=image, shown=tables, owned_bytes=len(image))
+                return View(image=image, shown=tuple(tables), owned_bytes=len(image))
         name = sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         file = self._files() / f"{name}.sqlite"
         file.parent.mkdir(exist_ok=True)
         file.unlink(missing_ok=True)  # left by a build that failed
         self._builder(path, key[0]).write(tables, file)
-        view = View(file=file, shown=tables, owned_bytes=file.stat().st_size)
+        view = View(file=file, shown=tuple(tables), owned_bytes=file.stat().st_size)
         _ = view.schema  # read now: the file may be gone when an episode first asks
         return view
 

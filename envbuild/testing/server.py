@@ -97,19 +97,6 @@ class PolicyServer:
         usage = {"prompt_tokens": tokens, "completion_tokens": spent}
         return 200, {"choices": [choice], "usage": usage}
 
-    def look_up(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and body for a GET: the models, as OpenAI's API lists and describes them."""
-        told = {"object": "model", "created": 0, "owned_by": "envbuild"}
-        models = {name: {"id": name, **told} for name in POLICIES}
-        place = path.partition("?")[0].rstrip("/")
-        if place == "/v1/models":
-            return 200, {"object": "list", "data": list(models.values())}
-        name = place.removeprefix("/v1/models/")
-        if name in models:
-            return 200, models[name]
-        known = "GET /v1/models and POST /v1/completions"
-        return 404, {"error": {"message": f"nothing at {path}; there are {known}"}}
-
     def _complete(self, model: str, prompt: str, candidate: int) -> str:
         row = next((row for row in self.rows if row.question in prompt), None)
         if row is None:
@@ -132,9 +119,6 @@ class PolicyServer:
                 length = int(self.headers.get("Content-Length", 0))
                 server.headers.append(dict(self.headers))
                 self._send(*server.answer(json.loads(self.rfile.read(length))))
-
-            def do_GET(self) -> None:
-                self._send(*server.look_up(self.path))
 
             def _send(self, status: int, body: dict[str, Any]) -> None:
                 encoded = json.dumps(body).encode()

@@ -144,7 +144,6 @@ JSON_LINES = ("nemo",)
 CHUNK = 2048
 """Rows laid out at a time."""
 
-SCHEMAS = ("withheld", "full")
 _DECIDE = {
     "to": "--to",
     "manifest_sha256": "manifest",
@@ -203,9 +202,8 @@ def export_manifest(
     selected, and where `out` holds an export of other settings or inputs, or files of its names,
     unless `replace` says that these then go.
     """
-    for kind, name, known in (("export layout", to, LAYOUTS), ("schema mode", schema, SCHEMAS)):
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
+    if to not in LAYOUTS:
+        raise UnknownNameError("export layout", to, LAYOUTS)
     layout, path = LAYOUTS[to], None
     if layout is not None:
         own = env.manifest.root / SCHEDULE_FILE
@@ -231,6 +229,7 @@ def export_manifest(
     any_row = EpisodeSpec(
         row_id="", manifest_sha256=env.manifest_sha256, preset=preset, schema=schema
     )
+    env.settings_of(any_row)  # an unknown preset or schema is said before anything is read
     specs = {s: [structs.replace(any_row, row_id=i) for i in ids] for s, ids in splits.items()}
     if path is not None:
         specs["train"] = _scheduled(path, any_row, env, selected, where)
