@@ -8,10 +8,15 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from typer import Context
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from envbuild.cli.app import app
 from envbuild.preflight.checks import SEVERITIES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -114,6 +119,30 @@ def test_every_block_runs_as_printed(page: str, fresh: Path, tmp_path: Path) -> 
         for server in behind:
             server.kill()
             server.wait()
+
+
+def test_what_is_not_run_is_what_commands_and_extras_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that need a GPU or a download: their options exist; so do the extras they install."""
+    monkeypatch.chdir(tmp_path)  # where an option's folder is looked at
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    group, parsed = get_command(app), 0
+    assert isinstance(group, TyperGroup)
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for block in _BLOCK.finditer(page.read_text()):
+            assert set(re.findall(r"'\.\[([\w-]+)\]'", block["text"])) <= {*extras}
+            for line in block["text"].replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if block["mark"] is None or words[:1] != ["envbuild"]:
+                    continue
+                command = group.get_command(Context(group), words[1])
+                assert command is not None, line
+                command.make_context(words[1], [word for word in words[2:] if word != "&"])
+                parsed += 1
+    assert parsed > 15
 
 
 def test_the_line_that_own_data_shows_is_what_is_printed(fresh: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
-"""What start.sh prints, under SkyRL's own validation (Python 3.12, vLLM's package importable)."""
+"""What the page starts, under SkyRL's own validation (Python 3.12, vLLM's package importable)."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,32 +11,21 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.utils import validate_cfg
 
 from envbuild.train.schedule import load_recipe, load_schedule
-
-PRESET = Path(__file__).parents[3] / "pipelines" / "trainers" / "skyrl"
-
-
-def printed(data: Path) -> list[str]:
-    return subprocess.run(
-        ["sh", str(PRESET / "start.sh"), "--print"],
-        env={**os.environ, "MANIFEST": "manifest", "DATA": str(data)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+from tests.adapters.pages import printed_arguments
 
 
-def test_skyrl_accepts_what_start_sh_prints(
+def test_skyrl_accepts_what_the_page_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     data = tmp_path / "my data"
     data.mkdir()
-    config = SkyRLTrainConfig.from_cli_overrides(printed(data))
+    config = SkyRLTrainConfig.from_cli_overrides(printed_arguments("skyrl.md", DATA=str(data)))
     validate_cfg(config)
     assert config.trainer.logger == "console"
     assert config.data.train_data == [str(data / "train.parquet")] and config.data.val_data == []
     (data / "test.parquet").touch()
-    config = SkyRLTrainConfig.from_cli_overrides(printed(data))
+    config = SkyRLTrainConfig.from_cli_overrides(printed_arguments("skyrl.md", DATA=str(data)))
     assert config.data.val_data == [str(data / "test.parquet")]
     # the preset says what the recipe says
     recipe, trainer = load_recipe("synsql-token"), config.trainer

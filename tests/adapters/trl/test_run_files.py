@@ -1,5 +1,6 @@
 """The run files as `start.sh` hands them on, taken by TRL's own configuration."""
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from envbuild.errors import ConfigurationError
 from envbuild.train.schedule import load_recipe, load_schedule
 from envbuild.train.trl import grpo_arguments
 from envbuild.train.trl_run import RUN_FILE, Run, RunRecord, check_checkpoints, read_run
+from tests.adapters.pages import ROOT, page_command
 
 FOLDER = Path(__file__).parents[3] / "pipelines" / "trainers" / "trl"
 NEEDS_A_GPU = {"bf16", "use_vllm", "optim"}
@@ -27,6 +29,10 @@ def test_trl_takes_what_start_sh_prints(name: str, monkeypatch: pytest.MonkeyPat
     command = ["sh", str(FOLDER / "start.sh"), "--print", str(FOLDER / f"{name}.toml")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
     run = read_run(Path(printed[0]), printed[1:-1])
+    started = shlex.split(page_command("trl.md", "trl_run"))
+    assert started[:5] == ["accelerate", "launch", "--num_processes", "1", "-m"]
+    of_page = read_run(ROOT / started[6], started[7:])
+    assert of_page.recipe == "synsql-token" and of_page.trl == run.trl
     assert (run.manifest, run.dataset, run.schedule) == ("/pool/manifest", "/pool/trl", "synsql")
     recipe, plan = load_recipe(run.recipe), load_schedule(run.schedule)
     arguments = grpo_arguments(

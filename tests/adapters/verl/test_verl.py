@@ -2,8 +2,6 @@
 
 import asyncio
 import importlib.metadata
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ import envbuild.train.verl  # what verl itself loads by the entry point
 from envbuild.env.reward import group_advantages
 from envbuild.train.schedule import load_recipe, load_schedule
 from envbuild.train.trainer_env import TrainerEnv
+from tests.adapters.pages import printed_arguments
 from tests.adapters.questions import (
     QUESTIONS,
     call,
@@ -41,8 +40,6 @@ from tests.adapters.questions import (
 )
 from tests.adapters.trl.tiny import make_model, make_tokenizer
 
-ROOT = Path(__file__).parents[3]
-PRESETS = ROOT / "pipelines" / "trainers" / "verl"
 PLAN = make_schedule(steps=2, questions=2, episodes=4, gate_steps=1)
 
 
@@ -208,13 +205,8 @@ def test_verl_accepts_what_start_sh_prints(scene: TinyRun, tmp_path: Path, name:
     data = tmp_path / "my data"
     data.symlink_to(scene.data)
     folders = {"MANIFEST": str(scene.manifest), "DATA": str(data)}
-    printed = subprocess.run(
-        ["sh", str(PRESETS / "start.sh"), "--print", name],
-        env={**os.environ, **folders},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    others = () if name == "synsql-token" else (name,)  # the page's own
+    printed = printed_arguments("verl.md", *others, **folders)
     folder = str(Path(verl.trainer.__file__).parent / "config")
     with initialize_config_dir(config_dir=folder, version_base=None):
         config = compose("ppo_trainer", overrides=printed)
