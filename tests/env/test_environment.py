@@ -46,9 +46,11 @@ def test_the_five_lines(manifest: Path) -> None:
 
     env = Environment.open(str(manifest))
     env.reset("music/music/0")
+    assert not env.step('{"tool": "list_tables", "args": {}}').done
     while (request := env.request) is not None:
-        env.step(generate(request.context, request.max_new_tokens))
+        last = env.step(generate(request.context, request.max_new_tokens))
     breakdown = env.reward()
+    assert last.done and last.breakdown == breakdown == env.score(env.episode())
 
     assert (breakdown.reward, breakdown.tier) == (3.0, Tier.EQUIVALENT)
     assert (breakdown.row_id, breakdown.episode_id) == ("music/music/0", "music/music/0/0")
@@ -116,12 +118,3 @@ def test_a_child_waits_for_no_thread_of_its_parent(env: Environment) -> None:
             signal.alarm(300)
             os._exit(0 if answered(env, "music/music/0", answer) == 3.0 else 1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_the_last_step_says_what_the_episode_earned(manifest: Path) -> None:
-    with Environment.open(manifest) as env:
-        env.reset(env.row_ids[0])
-        first = env.step('{"tool": "list_tables", "args": {}}')
-        assert not first.done and first.breakdown is None
-        last = env.step('{"tool": "submit_sql", "args": {"sql": "SELECT 1"}}')
-        assert last.done and last.breakdown == env.reward() == env.score(env.episode())

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envbuild.env.episode import TextEpisode, TokenEpisode
-from envbuild.env.parse import parse_completion
 from envbuild.env.tools import TOOL_NAMES
 from envbuild.env.views import ViewCache
 from envbuild.records.episode import EpisodeSettings, Task
@@ -66,14 +65,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     connection.execute("CREATE TABLE t (a, b); INSERT INTO t VALUES (1, 'x'), (NULL, x'00')")
     connection.close()
     return path
-
-
-@given(COMPLETIONS)
-@settings(max_examples=300, deadline=None)
-def test_parsing_never_fails(completion: str) -> None:
-    parsed = parse_completion(completion)
-    again = parse_completion(completion)
-    assert parsed == again
 
 
 @given(st.lists(COMPLETIONS, min_size=7, max_size=7), st.integers(200, 3000))

@@ -1,12 +1,9 @@
 """Token ids are the record; text and token episodes take the same turns."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,14 +160,3 @@ def test_a_stop_spelled_out_beside_its_own_id_is_dropped(shop: Path) -> None:
     assert told.startswith(f"{LIST}<|im_end|>\n<|im_start|>user\nTool result:\nsale")
     assert episode.response_ids[len(LIST)] == END and "FORGED" not in told
     assert sum(episode.response_mask) == len(LIST)
-
-
-def test_ids_and_logprobs_may_be_arrays(shop: Path) -> None:
-    plain, arrays = start_tokens(shop), start_tokens(shop)
-    for completion in (LIST, submit(COUNT)):
-        ids = [*TOKENIZER.encode(completion), END]
-        told = plain.feed(ids, [-0.5] * len(ids))
-        assert told == arrays.feed(np.array(ids), np.full(len(ids), -0.5, dtype=np.float32))
-    ours, theirs = (msgspec.structs.replace(e.record(), seconds=0.0) for e in (plain, arrays))
-    assert ours == theirs and msgspec.json.encode(ours) == msgspec.json.encode(theirs)
-    assert json.loads(msgspec.json.encode(theirs))["response_logprobs"][0] == -0.5
