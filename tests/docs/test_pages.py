@@ -182,6 +182,15 @@ def test_readme_quickstart_and_trainers_pages_are_short() -> None:
         assert len(page.read_text().splitlines()) <= 120, page.name
 
 
+def test_the_design_page_shows_the_layers() -> None:
+    (contract, *_) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    table = re.findall(r"^\| (`\w.*`) \|", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    shown = [set(re.findall(r"`(\w+)`", row)) for row in table]
+    assert shown[: len(contract["layers"])] == [set(x.split(" : ")) for x in contract["layers"]]
+
+
 def test_the_preflight_page_has_every_finding_with_its_severity() -> None:
     page = (ROOT / "docs" / "preflight.md").read_text()
     shown = dict(re.findall(r"^#### `(\w+)` \((\w+)\)$", page, flags=re.MULTILINE))
