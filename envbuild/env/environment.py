@@ -18,7 +18,6 @@ import msgspec
 
 from envbuild.env.chat import Tokenizer
 from envbuild.env.episode import QWEN, TextEpisode, TokenEpisode
-from envbuild.env.final import read_final
 from envbuild.env.prompts import (
     Prompts,
     check_settings,
@@ -160,10 +159,6 @@ class Environment:
         return msgspec.structs.replace(
             breakdown, episode_id=episode.episode_id, row_id=episode.row_id
         )
-
-    def read_answer(self, completion: str) -> str:
-        """The SQL of a completion, read as a final turn; empty where there is none."""
-        return read_final(completion, chat=self.chat)
 
     def row(self, row: ManifestRow | str) -> ManifestRow:
         """The manifest's row of that id; a row is returned as it is."""

@@ -86,9 +86,12 @@ class RunningEpisode:
         """The prompt as chat messages, for a harness that renders them itself."""
         system, user = (message["content"] for message in self.messages)
         self.prompt = render_prompt(chat, system=system, user=user)
+        self.row_id = task.row_id
+        """The manifest's row that is asked."""
+        self.episode_id = f"{task.row_id}/{candidate}"
         gate = 0.0 if settings.evaluation else gate_probability
         self._begun = Episode(
-            episode_id=f"{task.row_id}/{candidate}",
+            episode_id=self.episode_id,
             row_id=task.row_id,
             candidate=candidate,
             policy=policy,
@@ -118,16 +121,6 @@ class RunningEpisode:
         """Queries that worked, normalised; the gate looks here."""
         self._started = time.monotonic()
         self._seconds = 0.0
-
-    @property
-    def episode_id(self) -> str:
-        """`<row_id>/<candidate>`."""
-        return self._begun.episode_id
-
-    @property
-    def row_id(self) -> str:
-        """The manifest's row that is asked."""
-        return self._begun.row_id
 
     @property
     def over(self) -> bool:
@@ -169,12 +162,13 @@ class RunningEpisode:
             seconds=self._seconds,
         )
 
-    def _must_go_on(self) -> None:
+    def _turn_limit(self, spent: int) -> int:
+        """How many tokens the next completion may have, after `spent` of the episode's.
+
+        Raises StateError after the end.
+        """
         if self.over:
             raise StateError("the episode is over: reset before another step")
-
-    def _turn_limit(self, spent: int) -> int:
-        """How many tokens the next completion may have, after `spent` of the episode's."""
         s = self.settings
         turn = s.final_turn_tokens if self.exploration_ended_by else s.tool_turn_tokens
         return min(turn, s.episode_tokens - spent)
@@ -412,7 +406,6 @@ class TextEpisode(RunningEpisode):
         limit, is dropped. `context_tokens` and `completion_tokens` are the server's own figures.
         `truncated` says that the token limit was hit. Raises StateError after the end.
         """
-        self._must_go_on()
         limit = self._turn_limit(self._spent)
         text, stop = cut_at_stop(self.chat, storable(completion))
         tokens = self._count(text) if completion_tokens is None else completion_tokens
@@ -513,7 +506,6 @@ class TokenEpisode(RunningEpisode):
         stands behind one, or past the request's limit, is dropped from the ids as from the text.
         Raises StateError after the end, or where logprobs and ids differ in number.
         """
-        self._must_go_on()
         if logprobs is not None and len(logprobs) != len(ids):
             raise StateError(f"{len(logprobs)} log-probabilities for {len(ids)} tokens")
         limit = self._turn_limit(len(self.response_ids))

@@ -8,6 +8,7 @@ scored by itself, so no consensus bonus is paid. verl loads this file by its pat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envbuild.env.final import read_final
 from envbuild.records.episode import EndedBy, Episode, RewardBreakdown
 from envbuild.train.trainer_env import EpisodeSpec, TrainerEnv, shared_trainer_env
 
@@ -43,7 +44,7 @@ def score_completion(env: TrainerEnv, completion: Completion, env_json: str) -> 
     """What one completion earns for the row that `env_json` names."""
     spec = EpisodeSpec.from_json(env_json)
     env.settings_of(spec)  # refuses the export of another manifest
-    sql = env.environment.read_answer(completion_text(completion))
+    sql = read_final(completion_text(completion), chat=env.environment.chat)
     episode = Episode(
         episode_id=f"{spec.row_id}/0",
         row_id=spec.row_id,

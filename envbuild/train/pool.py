@@ -289,13 +289,12 @@ FORMAT = "envbuild.schedule/1"
 FILE = "schedule.parquet"
 
 
-class OrderedSchedule(msgspec.Struct, frozen=True, kw_only=True):
+class OrderedSchedule(NamedTuple):
     """A schedule file's rows and how they came about."""
 
-    rows: tuple[ScheduleRow, ...]
+    rows: list[ScheduleRow]
     """Sorted by step, then slot."""
     schedule: Schedule
-    seed: int
     manifest_sha256: str
     """Of the manifest.parquet it was drawn from."""
 
@@ -324,8 +323,7 @@ def read_schedule_file(path: Path) -> OrderedSchedule:
     if metadata.get("format") != FORMAT:
         raise CorpusFolderError(f"{path} is not a schedule written by `envbuild pool --write`")
     return OrderedSchedule(
-        rows=tuple(read_records(path, ScheduleRow)),
+        rows=read_records(path, ScheduleRow),
         schedule=msgspec.json.decode(metadata["schedule"], type=Schedule),
-        seed=int(metadata["seed"]),
         manifest_sha256=metadata["manifest_sha256"],
     )
