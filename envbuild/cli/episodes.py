@@ -299,21 +299,17 @@ def view(
     Example: envbuild view episodes/ --html episodes.html
     """
     chosen = list(islice(iter_episodes(episodes), limit))
+    asked = {episode.row_id for episode in chosen}
+    rows = {}
     try:
         opened = open_manifest(manifest or manifest_of(episodes))
-        asked = sorted({episode.row_id for episode in chosen})
-        known = set(opened.row_ids) if manifest is None else set(asked)  # a named one has them all
-        rows = {row_id: opened.row(row_id) for row_id in asked if row_id in known}
-        if len(rows) < len(asked):
-            warn(
-                f"{len(asked) - len(rows)} of {len(asked)} questions are not shown: {opened.root} "
-                "holds them no longer"
-            )
+        rows = {row_id: opened.row(row_id) for row_id in asked & set(opened.row_ids)}
+        if lost := len(asked) - len(rows):
+            warn(f"{lost} of {len(asked)} questions are not shown: {opened.root} has no such rows")
     except CorpusFolderError as e:
         if manifest is not None:
             raise
         warn(f"questions and golds are not shown: {e}")
-        rows = {}
     rewards_file = episodes / REWARDS_FILE
     failed = {e.episode_id for e in chosen if e.ended_by is EndedBy.SERVER_ERROR}
     scores = iter_records(rewards_file, RewardBreakdown) if rewards_file.exists() else ()
@@ -390,8 +386,9 @@ def play(
 def _take_turns(environment: Environment, tell: Callable[[str], None]) -> None:
     """Reads lines until the episode is over or the person leaves."""
     while (request := environment.request) is not None:
+        final = request.kind == "final"
         if sys.stdin.isatty():  # the prompt is for terminals
-            typer.echo("final> " if request.kind == "final" else "> ", nl=False, err=True)
+            typer.echo("final> " if final else "> ", nl=False, err=True)
         line = sys.stdin.readline()
         word = line.strip()
         if not line or word in ("quit", "exit"):
@@ -400,12 +397,12 @@ def _take_turns(environment: Environment, tell: Callable[[str], None]) -> None:
             tell(play_help())
         elif word == "prompt":
             tell(request.context)
-        elif request.kind != "final" and _is_unknown(line):
-            tell(
-                "No such word: `sql QUERY` tries, `submit QUERY` answers, `help` lists them all.\n"
-            )
         elif word:
-            observation = environment.step(completion_of(line.rstrip("\n"))).observation
+            completion = completion_of(line.rstrip("\n")) or (line if final else None)
+            if completion is None:
+                tell("No such word: `sql QUERY` tries, `submit QUERY` answers, `help` lists all.\n")
+                continue
+            observation = environment.step(completion).observation
             if observation:
                 tell(f"{observation}\n")
 
@@ -453,33 +450,29 @@ def play_help() -> str:
     return f"{shown}\nA JSON call, or several, is taken as it is. Names with blanks go in quotes."
 
 
-def completion_of(line: str) -> str:
-    """The completion a typed line stands for; a line of another form is returned as it is."""
+def completion_of(line: str) -> str | None:
+    """The completion that a typed line stands for: a tool's call, or what an agent writes as it is.
+
+    None where the line is neither.
+    """
     word, _, rest = line.strip().partition(" ")
     tool = WORDS.get(word.lower())
     if tool is None:
-        return line
-    names = tuple(argument.name for argument in tool.arguments)
-    if names == ("sql",):
+        return line if "{" in line or "<" in line else None
+    names = [argument.name for argument in tool.arguments]
+    if names == ["sql"]:
         operands = [rest.strip()]
     else:
         try:
             operands = shlex.split(rest)
         except ValueError:  # a quote that never ends
             operands = rest.split()
+    names += [f"extra_{number}" for number in range(1, len(operands) + 1)]
     arguments: dict[str, object] = dict(zip(names, filter(None, operands), strict=False))
-    for extra, operand in enumerate(operands[len(names) :], 1):
-        arguments[f"extra_{extra}"] = operand
     limit = arguments.get("limit")
     if isinstance(limit, str) and limit.lstrip("-").isdigit():
         arguments["limit"] = int(limit)
     return jsons.dumps({"tool": tool.name, "args": arguments}, ensure_ascii=False)
-
-
-def _is_unknown(line: str) -> bool:
-    """Whether a line is neither one of the words nor anything that an agent would have written."""
-    word = line.strip().partition(" ")[0].lower()
-    return word not in WORDS and "{" not in line and "<" not in line
 
 
 def ask(
@@ -526,21 +519,11 @@ def ask(
     )
 
 
-_WITHOUT_SQL = {
-    "submit_sql": "the model submitted nothing",
-    "no_answer": "the tool turns were used up, no query had worked, and the last turn gave no SQL",
-    "query_error_cap": "too many queries failed, and the last turn gave no SQL",
-    "token_budget": "the tokens were used up before any query had worked",
-    "call_budget": "the tool calls were used up, and the last turn gave no SQL",
-}
-
-
 def _show_answer(episode: Episode, result: QueryResult | None) -> None:
     """The SQL or why there is none, and the first rows."""
     if result is None:
-        ended = episode.ended_by
-        why = _WITHOUT_SQL.get(ended.value, f"the episode ended by {ended}")
-        say(printable(f"no answer: {episode.error or why}"))
+        why = episode.error or f"the episode ended by {episode.ended_by}"
+        say(printable(f"no answer: {why}"))
         return
     say(printable(episode.sql))
     if not result.columns:

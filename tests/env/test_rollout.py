@@ -189,7 +189,7 @@ MANY = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT
         ("SELECT 7 AS seven", 0, "ok", "seven"),
         (MANY, 0, "truncated", "more than 100000 rows; the first 50 are shown"),
         ("SELECT nope", 0, "error", "no such column: nope"),
-        ("", 1, "", "no answer: the tool turns were used up"),
+        ("", 1, "", "no answer: the episode ended by no_answer"),
     ],
 )
 def test_ask_shows_what_there_is_and_exits_1_without_sql(

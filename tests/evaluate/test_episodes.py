@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from envbuild.cli.app import app
 from envbuild.env.environment import Environment
-from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
+from envbuild.errors import CorpusFolderError, UsageError
 from envbuild.evaluate.curve import read_training_log
 from envbuild.evaluate.episodes import (
     JudgedEpisode,
@@ -442,17 +442,6 @@ def rename_rows(manifest: Path) -> Path:
     ]
     write_records(manifest / ROWS_FILE, rows, ROW_SCHEMA)
     return manifest
-
-
-def test_a_manifest_of_other_questions_shows_no_page(manifest: Path, tmp_path: Path) -> None:
-    folder = play_all(manifest, tmp_path / "lazy", "lazy")
-    other = rename_rows(write_small_manifest(tmp_path))
-    page = tmp_path / "page.html"
-    arguments = ["view", str(folder), "--html", str(page)]
-    found = runner.invoke(app, [*arguments, "--manifest", str(other)])
-    assert isinstance(found.exception, UnknownNameError)
-    assert not page.exists()
-    assert runner.invoke(app, arguments).exit_code == 0
 
 
 def test_questions_that_their_manifest_lost_are_counted(manifest: Path, tmp_path: Path) -> None:
