@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     ),
     "Episodes": ("episodes:rollout", "episodes:score", "episodes:view", "episodes:ask"),
     "Reports": ("reports:evaluate", "reports:compare", "questions:ladder", "reports:card"),
-    "Expert": ("episodes:serve", "data:pack", "data:synth"),
+    "Expert": ("episodes:serve", "data:pack", "data:unpack", "data:synth"),
 }
 """The groups that --help shows, each command as module:function below envbuild.cli.
 

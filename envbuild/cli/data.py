@@ -1,4 +1,4 @@
-"""Commands that make corpora: materialize, pack, synth, amplify."""
+"""Commands that make corpora: materialize, pack, unpack, synth, amplify."""
 
 import dataclasses
 from collections import Counter
@@ -17,11 +17,13 @@ from envbuild.cli.output import (
     say,
     warn,
 )
+from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import Source, read_sources
 from envbuild.corpora.synthetic import write_shape
 from envbuild.errors import SourceError, UsageError
 from envbuild.generate.corpus import amplify_corpus, parse_rows
 from envbuild.io.json_stream import RawRecord, iter_json
+from envbuild.io.packs import pack_files, unpack_files
 from envbuild.io.parquet import iter_records
 from envbuild.materialize.any_folder import open_any
 from envbuild.materialize.corpus import CorpusSummary, build_corpus
@@ -85,6 +87,9 @@ def materialize(
                 shard=options.parse_shard_option(shard) or (0, 1),
                 on_built=bar.advance,
             )
+        if settings.packed and built.complete:
+            folder = CorpusFolder(Path(built.root))
+            pack_files(folder.root, [row.sqlite_file for row in folder.databases()])
         summaries.append(built)
     document = {
         "built": sum(summary.databases for summary in summaries),
@@ -109,6 +114,22 @@ def materialize(
         findings=document["failed"] or refused,
         wrote=out,
         following=("preflight", out) if complete else (),
+    )
+
+
+def unpack(corpus: options.CorpusArgument, quiet: options.QuietOption = False) -> Result:
+    """A packed corpus gets its database files back; the inverse of materialize --packed.
+
+    Example: envbuild unpack corpus/
+    """
+    folders = open_corpora(corpus)
+    with progress("unpacked", "databases", quiet=quiet) as bar:
+        counts = {folder.name: unpack_files(folder.root, bar.advance) for folder in folders}
+    return Result(
+        {"corpora": counts},
+        lambda: print_table(("corpus", "databases"), [(n, f"{c:,}") for n, c in counts.items()]),
+        wrote=corpus,
+        following=("preflight", corpus),
     )
 
 

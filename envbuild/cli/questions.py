@@ -26,6 +26,7 @@ from envbuild.evaluate.report import render_page
 from envbuild.evaluate.runs import evaluate_ladder
 from envbuild.evaluate.statistics import score_group
 from envbuild.io.files import write_text
+from envbuild.io.packs import cache_folder
 from envbuild.manifest.buckets import CorpusBuckets, bucket_corpora, parse_edges
 from envbuild.manifest.build import Built, build_manifest
 from envbuild.manifest.read import Manifest, open_manifest
@@ -38,7 +39,7 @@ from envbuild.manifest.samples import (
     sample_corpora,
 )
 from envbuild.manifest.settings import ManifestSettings, parse_tables
-from envbuild.materialize.any_folder import cache_folder, open_any
+from envbuild.materialize.any_folder import open_any
 from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOptions, SampleOptions
 from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted, interval, percent

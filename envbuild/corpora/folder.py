@@ -16,16 +16,23 @@ from envbuild.corpora.source import (
     UNKNOWN_LICENCE,
 )
 from envbuild.errors import CorpusFolderError
+from envbuild.io.packs import mirrored
 from envbuild.io.parquet import iter_records, open_parquet, read_records
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
 
+_FILES = (
+    INDEX_FILE,
+    *(f"{name}.parquet" for name in ("databases", "tables", "questions", "rejects")),
+    *("preflight.json", "findings.parquet", "buckets.parquet", "signal.parquet"),
+)
+
 
 def open_corpora(path: Path) -> list["CorpusFolder"]:
-    """The corpora at `path`, by name: one corpus, or those of the folder above several.
+    """The corpora at `path`, by name: one corpus, at a URL too, or the folder above several.
 
     Raises CorpusFolderError where there is none, or where one was not finished.
     """
-    path = Path(path)
+    path = mirrored(Path(path), _FILES)
     if not path.exists():
         raise CorpusFolderError(f"no folder {path}: give a corpus folder, or run materialize first")
     if not path.is_dir():

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
+from envbuild.io.packs import local_file
 from envbuild.io.parquet import (
     arrow_schema,
     iter_records,
@@ -296,7 +297,7 @@ def _identifiers(corpus: CorpusFolder, db_id: str) -> frozenset[str] | None:
         path = corpus.database_path(db_id)
     except CorpusFolderError:
         return None
-    if not path.is_file():
+    if not local_file(path).is_file():
         return None
     with closing(open_read_only(path)) as connection:
         return read_identifiers(connection)

@@ -15,6 +15,7 @@ import msgspec
 
 from envbuild.errors import CorpusError, CorpusFolderError, SourceError
 from envbuild.io.files import sha256_file
+from envbuild.io.packs import local_file
 from envbuild.manifest.read import FORMAT, Manifest
 from envbuild.records.manifest import GoldResult, ManifestRow
 from envbuild.sql.connect import SQLITE_VERSION, read_image
@@ -70,12 +71,12 @@ class GoldStore:
             return found
 
     def database_path(self, row: ManifestRow) -> Path:
-        """The row's SQLite file.
+        """The row's SQLite file, the staged one of a packed corpus.
 
         Raises CorpusError (`database_changed`) where it is not the one the golds were computed on,
         SourceError where it cannot be read.
         """
-        path = self.manifest.database_path(row)
+        path = local_file(self.manifest.database_path(row))
         # an empty digest is none
         if row.database_sha256 and _digest_of(path) != row.database_sha256:
             raise CorpusError(

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from envbuild.errors import CorpusFolderError, UnknownNameError, UsageError
+from envbuild.io.packs import mirrored
 from envbuild.io.parquet import arrow_schema, iter_records, open_parquet
 from envbuild.records.corpus import Reject
 from envbuild.records.execution import Limits
@@ -75,11 +76,12 @@ KEPT_GROUPS = 4
 
 
 def open_manifest(path: Path) -> Manifest:
-    """The manifest in folder `path` (or of the `manifest.parquet` at `path`).
+    """The manifest in folder `path` (or of the `manifest.parquet` at `path`), or at a URL.
 
     Raises CorpusFolderError where there is none, it is unfinished, or of another format.
     """
-    root = Path(path)
+    files = (MANIFEST_FILE, ROWS_FILE, GOLD_FILE, REJECTS_FILE, VARIANTS_FILE)
+    root = mirrored(Path(path), files)
     if root.name == ROWS_FILE and root.is_file():
         root = root.parent
     return Manifest(root, read_index(root))

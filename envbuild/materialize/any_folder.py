@@ -1,7 +1,6 @@
 """Corpora for the commands that take one: any other folder is read into the user's cache first."""
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from envbuild import __version__
 from envbuild.corpora.folder import CorpusFolder, holds_corpora, open_corpora
 from envbuild.corpora.source import Source, begins_as_sqlite, read_source
 from envbuild.errors import CorpusFolderError, SourceError
+from envbuild.io.packs import cache_folder
 from envbuild.materialize.corpus import build_corpus
 from envbuild.records.corpus import DatabaseRecord
 
@@ -45,12 +45,6 @@ def open_any(
         reasons = ", ".join(f"{reason} {count}" for reason, count in built.rejects.items())
         raise CorpusFolderError(f"no database of {path} can be read: {reasons}")
     return [CorpusFolder(Path(built.root))]
-
-
-def cache_folder() -> Path:
-    """Where envbuild keeps what it can make again: $ENVBUILD_CACHE, else ~/.cache/envbuild."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("ENVBUILD_CACHE") or Path(home) / "envbuild")
 
 
 def _state_of(source: Source, records: list[DatabaseRecord]) -> str:

@@ -49,6 +49,7 @@ class MaterializeOptions(_Section, frozen=True, kw_only=True):
         _field("Keys of your own question files, such as question=nl,sql=target."),
     ] = ()
     link: Annotated[bool, _field("Link ready SQLite files instead of copying them.")] = False
+    packed: Annotated[bool, _field("Keep the databases in a few large files (packs/).")] = False
 
 
 class SourceSection(MaterializeOptions, frozen=True, kw_only=True):

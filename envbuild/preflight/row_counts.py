@@ -11,6 +11,7 @@ import numpy as np
 from envbuild.corpora.folder import CorpusFolder
 from envbuild.corpora.source import INDEX_FILE
 from envbuild.errors import ConfigurationError, SchemaError
+from envbuild.io.packs import packed_file
 from envbuild.preflight.subjects import DatabaseInput
 from envbuild.records.preflight import BIN_EDGES, RowStatistics, Severity, Thresholds
 from envbuild.records.signal import SignalThresholds
@@ -47,7 +48,7 @@ def measure_corpus(
         path, unreadable = folder.database_path(row.db_id), ""
         counts: dict[str, int] | None = catalogued[row.db_id]
         try:
-            if (
+            if packed_file(path) is None and (
                 not path.is_file()
                 or path.stat().st_size != row.bytes
                 or path.stat().st_mtime_ns > written

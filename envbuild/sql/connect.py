@@ -10,6 +10,7 @@ import apsw
 
 from envbuild import __version__
 from envbuild.errors import SourceError
+from envbuild.io.packs import local_file
 
 Connection = apsw.Connection
 """The engine's connection, for annotations outside this folder."""
@@ -27,7 +28,7 @@ VERSIONS: dict[str, str] = {"envbuild": __version__, "sqlite": SQLITE_VERSION}
 
 def read_only_uri(path: Path) -> str:
     """`file:` URI for reading; immutable unless a journal or WAL lies beside the file."""
-    absolute = str(Path(path).absolute())
+    absolute = str(local_file(Path(path)).absolute())
     mode = "mode=ro" if has_log(absolute) else "mode=ro&immutable=1"
     return f"file:{quote(absolute)}?{mode}"
 
@@ -39,8 +40,9 @@ def read_image(path: Path) -> bytes:
     no such file, or SQLite cannot read it together with its log.
     """
     try:
-        if not has_log(str(Path(path).absolute())):
-            return Path(path).read_bytes()
+        path = local_file(Path(path))
+        if not has_log(str(path.absolute())):
+            return path.read_bytes()
         connection = open_read_only(path)
         try:
             connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()

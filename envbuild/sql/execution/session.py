@@ -18,6 +18,7 @@ import apsw
 import msgspec
 
 from envbuild.errors import CorpusError
+from envbuild.io.packs import local_file
 from envbuild.records.execution import Limits, Outcome, QueryResult
 from envbuild.sql.connect import open_image, open_read_only, quote_name
 from envbuild.sql.execution import worker
@@ -73,7 +74,7 @@ class Session:
 
         Raises CorpusError (`database_unreadable`) where there is none, or it is no database.
         """
-        path = Path(path).absolute()
+        path = local_file(Path(path)).absolute()
         return cls(_open(path), limits=limits, origin=path)
 
     @classmethod

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import apsw
 
 from envbuild.errors import CorpusError
+from envbuild.io.packs import local_file
 from envbuild.sql.connect import iter_rows, quote_name, read_only_uri
 from envbuild.sql.files.create import row_id_name
 from envbuild.sql.files.ddl import drop_references
@@ -110,7 +111,7 @@ class ViewBuilder:
         self._is_inherited = False
         self._source = _Source()
         try:
-            self._page_size = 1024 if self.path.stat().st_size <= _SMALL else 4096
+            self._page_size = 1024 if local_file(self.path).stat().st_size <= _SMALL else 4096
             self._connection = apsw.Connection(read_only_uri(self.path), flags=_FLAGS)
             # Switches off what would act on rows being copied, and reads the schema.
             self._connection.execute("PRAGMA ignore_check_constraints = ON")
