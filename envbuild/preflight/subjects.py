@@ -20,7 +20,6 @@ from envbuild.query.nondeterminism import (
     number_columns,
     open_as_numbers,
     open_reversed,
-    open_seeded,
 )
 from envbuild.records.corpus import DatabaseRow, Question, Reject, Schema
 from envbuild.records.execution import Limits, Outcome, QueryResult
@@ -127,11 +126,6 @@ class DatabaseSubject:
         return self._closed_at_end(
             open_as_numbers(self.given.path, schema, columns, limits=self.limits)
         )
-
-    def run_seeded(self, sql: str, seed: int) -> QueryResult:
-        """The result when random() follows from `seed`."""
-        with open_seeded(self.given.path, seed=seed, limits=self.limits) as session:
-            return session.run(sql)
 
     def golds(self) -> Iterator["GoldSubject"]:
         """Each distinct gold query with the questions that share it."""

@@ -24,13 +24,13 @@ from envbuild.sql.execution.session import DEFAULT_LIMITS, Session
 from envbuild.sql.names import fold_name
 from envbuild.sql.verdicts import equal_bag
 
-# Ties at a LIMIT, which keeps whichever row SQLite met first. Ordering tied rows by all result
-# columns, once upwards and once downwards, keeps the first and the last of them: where the two
-# results differ, the data do not determine the gold's.
-
 
 class TieBreaks(NamedTuple):
-    """A query with the ties broken at every LIMIT, inner queries' too."""
+    """A query with the ties broken at every LIMIT, inner queries' too.
+
+    Ordering tied rows by all result columns, once upwards and once downwards, keeps the first and
+    the last of them: where the two results differ, the data do not determine the gold's.
+    """
 
     upwards: str
     downwards: str
@@ -97,12 +97,6 @@ def _ordered_further(tree: exp.Expr, terms: list[tuple[exp.Expr, list[exp.Expr]]
     return sql
 
 
-# Ties inside windows: `ROW_NUMBER() OVER (ORDER BY amount)` numbers rows of one amount as SQLite
-# meets them. With `random()` behind the window's own terms the tied rows stand in the order which
-# that function gives, and nothing else changes; run in several orders (`ReorderedSession`), a
-# query that the data determine gives one result.
-
-
 _BY_POSITION = (exp.RowNumber, exp.Ntile, exp.Lag, exp.Lead)
 """Functions of a row's position: they know neither frame nor peers."""
 _BY_PEERS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
@@ -112,6 +106,8 @@ _BY_PEERS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 def break_window_ties(sql: str) -> str | None:
     """`sql` with ties broken inside its windows by `random()`; None where no window allows it.
 
+    `ROW_NUMBER() OVER (ORDER BY amount)` numbers rows of one amount as SQLite meets them; run in
+    several orders (`ReorderedSession`), a query that the data determine gives one result.
     Left alone is a window under which rows that tie count as peers (`RANK`, a RANGE or GROUPS
     frame): one more term would change what the query means.
     """
@@ -133,7 +129,7 @@ def break_window_ties(sql: str) -> str | None:
 
 def _bears_more(function: exp.Expr, spec: exp.Expr | None) -> bool:
     """Whether one more term of its window's ORDER BY only orders what ties for this function."""
-    function = _unfiltered(function)
+    function = function.this if isinstance(function, exp.Filter) else function
     if isinstance(function, _BY_POSITION):
         return True
     frame = spec.args if spec is not None else {}
@@ -142,11 +138,6 @@ def _bears_more(function: exp.Expr, spec: exp.Expr | None) -> bool:
     from_first = not frame or str(frame.get("start")).upper() == "UNBOUNDED"
     by_rows = str(frame.get("kind")).upper() == "ROWS"
     return by_rows or (isinstance(function, exp.FirstValue) and from_first)
-
-
-# Bare columns: `SELECT name, count(*) … GROUP BY city` shows the name of whichever row SQLite met.
-# With every such column wrapped in MIN and then in MAX, the two results are equal exactly where
-# the column has one value a group.
 
 
 _OTHER_AGGREGATES = frozenset(
@@ -158,6 +149,8 @@ _OTHER_AGGREGATES = frozenset(
 def pin_bare_columns(sql: str, schema: Schema) -> tuple[str, str] | None:
     """The query with its bare columns under MIN, and under MAX; None where it has none.
 
+    `SELECT name, count(*) … GROUP BY city` shows the name of whichever row SQLite met; the two
+    results are equal exactly where the column has one value a group.
     None too where the parser cannot read the query, and for a group query with a single min() or
     max(): there SQLite takes bare columns from that row. `*` is left as it is.
     """
@@ -216,7 +209,7 @@ def _is_closed(node: exp.Expr) -> bool:
 
 
 def _is_extreme(node: exp.Expr) -> bool:
-    return isinstance(_unfiltered(node), exp.Max | exp.Min)
+    return isinstance(node.this if isinstance(node, exp.Filter) else node, exp.Max | exp.Min)
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
@@ -230,20 +223,12 @@ def _is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.AggFunc) and not scalar
 
 
-def _unfiltered(function: exp.Expr) -> exp.Expr:
-    return function.this if isinstance(function, exp.Filter) else function
-
-
 def _text(node: exp.Expr) -> str:
     return fold_name(node.sql(dialect="sqlite"))
 
 
-# The same database under other conditions: another row order, another time, other chance.
-#
-# A gold query whose result changes under them is not determined by the data. The conditions act
-# through SQLite itself (a pragma, the clock of a virtual file system, a function of our own),
-# never through the query's text.
-
+# The same database under other conditions, which act through SQLite itself (a pragma, the clock of
+# a virtual file system, a function of our own), never through the query's text.
 
 INSTANTS = ("1970-01-02 03:04:05", "2004-02-29 12:00:00", "2026-07-15 09:30:00", "2101-12-31 23:59")
 """The times (UTC) at which a query that reads the clock is run."""
@@ -255,22 +240,6 @@ def open_reversed(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> Session:
     """A session in which SQLite walks unordered scans from the other end."""
     connection = open_read_only(path)
     connection.execute("PRAGMA reverse_unordered_selects = ON", can_cache=False)
-    return Session(connection, limits=limits)
-
-
-def open_seeded(path: Path, *, seed: int, limits: Limits = DEFAULT_LIMITS) -> Session:
-    """A session whose random() and randomblob() follow from `seed`."""
-    connection = open_read_only(path)
-    chance = random.Random(seed)
-
-    def number(*_: object) -> int:
-        return chance.getrandbits(64) - (1 << 63)
-
-    def blob(*size: Any) -> bytes:
-        return chance.randbytes(max(1, int(size[0] or 0)))
-
-    connection.create_scalar_function("random", number, 0)
-    connection.create_scalar_function("randomblob", blob, 1)
     return Session(connection, limits=limits)
 
 
@@ -293,9 +262,16 @@ class ReorderedSession:
         """Over a connection whose own `random()` this replaces for good."""
         self._places: Iterator[int] = iter(())
         connection.create_scalar_function("random", lambda *_: next(self._places), 0)
-        if tables:
-            _stand_before_tables(connection)
+        connection.create_scalar_function("randomblob", self._blob, 1)
+        own = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'sqlite_*'"
+        for (name,) in connection.execute(own, can_cache=False).fetchall() if tables else ():
+            # LIMIT keeps SQLite from dropping the ORDER BY of an inner query
+            rows = f"SELECT * FROM main.{quote_name(str(name))} ORDER BY random() LIMIT -1"
+            _stand_before(connection, str(name), rows)
         self._session = Session(connection, limits=limits)
+
+    def _blob(self, *size: Any) -> bytes:
+        return random.Random(next(self._places)).randbytes(max(1, int(size[0] or 0)))
 
     def run_in(self, order: str, sql: str) -> QueryResult:
         """What the statement comes to in one of ROW_ORDERS."""
@@ -322,19 +298,13 @@ def _places(order: str) -> Iterator[int]:
     """The place of the first, second, third … row to arrive."""
     if order.startswith("shuffled"):
         chance = random.Random(order)
-        return iter(lambda: chance.getrandbits(62), None)
+        return iter(lambda: chance.getrandbits(62) - (1 << 61), None)
     return itertools.count(0, -1 if order == "reversed" else 1)
 
 
-def _stand_before_tables(connection: apsw.Connection) -> None:
-    names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
-    for (name,) in connection.execute(names + "ESCAPE '\\'", can_cache=False).fetchall():
-        table = quote_name(str(name))
-        connection.execute(
-            # LIMIT keeps SQLite from dropping the ORDER BY of an inner query
-            f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} ORDER BY random() LIMIT -1",
-            can_cache=False,
-        )
+def _stand_before(connection: Connection, table: str, view: str) -> None:
+    """Who reads the table reads this view of `main`'s instead."""
+    connection.execute(f"CREATE TEMP VIEW {quote_name(table)} AS {view}", can_cache=False)
 
 
 class ClockedSession(apsw.VFS):
@@ -380,7 +350,6 @@ class ClockedSession(apsw.VFS):
 
 
 # Numbers stored as text, read as numbers: as text '95' follows '150', and 'null' counts as 0.
-
 
 PLACEHOLDERS = ("", "null", "na", "n/a", "none", "nan", "-", "?", ".")
 """Texts that stand for no value in a column of numbers."""
@@ -433,8 +402,8 @@ def open_as_numbers(
         if named := columns.get(table.name):
             quoted = [(quote_name(c.name), c.name in named) for c in table.columns]
             listed = ", ".join(read.format(c, nothing) if text else c for c, text in quoted)
-            name = quote_name(table.name)
-            connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {listed} FROM main.{name}")
+            view = f"SELECT {listed} FROM main.{quote_name(table.name)}"
+            _stand_before(connection, table.name, view)
     return Session(connection, limits=limits)
 
 
@@ -446,8 +415,3 @@ def same_numbers(one: Rows, other: Rows) -> bool:
 def _numbers(row: Row) -> Row:
     numbers = map(as_number, row)
     return tuple(round(n, 9) if isinstance(n, float) else n for n in numbers)
-
-
-def named_columns(columns: dict[str, tuple[str, ...]]) -> frozenset[str]:
-    """The folded names of all these columns."""
-    return frozenset(fold_name(name) for named in columns.values() for name in named)
