@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +19,7 @@ from envbuild.env.client import (
     CompletionsClient,
 )
 from envbuild.errors import OperatorError
-from envbuild.io.episodes import iter_episodes
-from envbuild.records.episode import Completion, EndedBy, Sampling, TextRequest
-from tests.shared import envbuild
+from envbuild.records.episode import Completion, Sampling, TextRequest
 
 KEY = 'sk-SECRET-\\q"k/9'
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07 \x9b31mred"
@@ -150,15 +147,3 @@ def test_no_message_holds_the_key_or_controls_a_terminal(status: int, spelled: s
     assert "Bearer [the API key]" in message or "Bearer '[the API key]'" in message
     assert "SECRET" not in message and "\\x1b[2J" in message
     assert not set(message) & set("\x1b\x07\x9b")
-
-
-def test_hostile_answers_end_a_rollout_unscored(manifest: Path, tmp_path: Path) -> None:
-    for place, body in enumerate((b"[" * 200_000, b'{"choices":[{"text":5}]}', ESCAPES.encode())):
-        with serving(200, body) as base_url:
-            server = ("--base-url", base_url, "--model", "m", "--episodes", "1", "--quiet")
-            found = envbuild("rollout", manifest, *server, "--out", tmp_path / str(place))
-        assert found.returncode == 1, found.stderr
-        assert "no completion" in found.stderr and "Traceback" not in found.stderr
-        assert "\x1b" not in found.stderr + found.stdout
-        for episode in iter_episodes(tmp_path / str(place)):
-            assert episode.ended_by is EndedBy.SERVER_ERROR

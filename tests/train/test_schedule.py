@@ -1,7 +1,6 @@
 from collections import Counter
 from fractions import Fraction
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -123,18 +122,6 @@ def test_without_a_curriculum_everything_is_one_bucket() -> None:
     assert {row.row_id for step in (0, 1) for row in draws.at(step).rows} == {
         f"q{i}" for i in range(36)
     }
-
-
-def test_a_custom_schedule_is_a_file_of_the_same_form(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        'name = "mine"\nbuckets = ["b0", "b1"]\npool = [0.5, 0.5]\nsteps = 10\nquestions = 4\n'
-        "[[phases]]\nsteps = 10\nstart = [1.0, 0.0]\nend = [0.0, 1.0]\n"
-    )
-    schedule = load_schedule(str(path))
-    assert [counts["b0"] for counts in islice(iter_counts(schedule), 10)] == [
-        *(4, 4, 3, 3, 2, 2, 2, 1, 1, 0)
-    ]
 
 
 @pytest.mark.parametrize(
