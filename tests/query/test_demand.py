@@ -5,7 +5,7 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from envbuild.query.demand import read_check, read_demand
+from envbuild.query.demand import read_demand
 from envbuild.records.corpus import Schema
 from envbuild.records.signal import Demand, Frame
 from envbuild.schema.read import read_schema
@@ -97,16 +97,6 @@ def test_a_count_bound_is_a_number_of_siblings(schema: Schema) -> None:
     assert (frame.counted, frame.counted_over) == ("desc", (0,))
 
 
-def test_a_rank_bound_is_a_number_of_siblings_of_its_partition(schema: Schema) -> None:
-    frame = first(
-        "SELECT n FROM (SELECT title AS n, row_number() OVER (PARTITION BY singer_id "
-        "ORDER BY sales DESC) AS r FROM song) WHERE r <= 2",
-        schema,
-    )
-    assert (frame.group, frame.siblings) == (((0, "singer_id"),), 3)
-    assert frame.ordered == (((0, "sales"), True),)
-
-
 def test_subqueries_join_in_where_a_match_is_wanted_and_stand_apart_where_not(
     schema: Schema,
 ) -> None:
@@ -122,16 +112,6 @@ def test_subqueries_join_in_where_a_match_is_wanted_and_stand_apart_where_not(
     assert [frame.sources for frame in demand.frames] == [("singer",), ("singer", "song")]
 
 
-def test_set_operations(schema: Schema) -> None:
-    both = first(
-        "SELECT city FROM singer WHERE age > 4 INTERSECT SELECT city FROM singer WHERE age < 2",
-        schema,
-    )
-    assert both.same == (((0, "city"), (1, "city")),)
-    union = read_demand("SELECT name FROM singer UNION SELECT title FROM song", schema)
-    assert [frame.sources for frame in union.frames] == [("singer",), ("song",)]
-
-
 def test_a_correlated_union_keeps_the_rows_around_it(schema: Schema) -> None:
     demand = read_demand(
         "SELECT name FROM prize, singer s WHERE EXISTS (SELECT 1 FROM song WHERE singer_id = s.id "
@@ -140,16 +120,6 @@ def test_a_correlated_union_keeps_the_rows_around_it(schema: Schema) -> None:
     )
     assert [frame.sources[:2] for frame in demand.frames] == [("prize", "singer")] * 2
     assert (("prize", "year"), ("singer", "age")) in demand.joined
-
-
-def test_literals_and_joined_columns_are_listed(schema: Schema) -> None:
-    demand = read_demand(
-        "SELECT sum(CASE WHEN s.city = 'Rome' THEN 1 END) FROM singer s, song g "
-        "WHERE s.id = g.singer_id AND g.sales <> 3",
-        schema,
-    )
-    assert (("singer", "id"), ("song", "singer_id")) in demand.joined
-    assert set(demand.literals) == {("singer", "city", "Rome", ""), ("song", "sales", 3, "")}
 
 
 @pytest.mark.parametrize("sql", ["SELEC 1", "DROP TABLE singer", "", "SELECT 1 FROM nowhere"])
@@ -166,15 +136,3 @@ def test_a_cte_used_many_times_over_does_not_grow_without_end(schema: Schema) ->
     ]
     demand: Demand = read_demand(f"WITH {', '.join(ctes)} SELECT id FROM c11", schema)
     assert len(demand.frames[0].sources) <= 40
-
-
-def test_a_check_gives_its_clauses(schema: Schema) -> None:
-    ((only,), second) = read_check("age IN (1, 2) AND city <> 'x'", "singer", schema)
-    assert [(c.op, c.values) for c in only] == [("in", (1, 2))]
-    assert [(c.op, c.values) for c in second[0]] == [("!=", ("x",))]
-
-
-def test_a_distinct_count_over_a_lone_table_says_that_the_column_repeats(schema: Schema) -> None:
-    assert first("SELECT count(DISTINCT city) FROM singer", schema).repeats == ((0, "city"),)
-    joined = "SELECT count(DISTINCT s.name) FROM singer s JOIN song g ON s.id = g.singer_id"
-    assert first(joined, schema).repeats == ()

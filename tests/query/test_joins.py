@@ -1,6 +1,5 @@
 """Join share from the query's own structure, whatever way the join is written."""
 
-import apsw
 import msgspec
 import pytest
 
@@ -112,22 +111,6 @@ SHARES = [
 @pytest.mark.parametrize(("sql", "share"), SHARES)
 def test_join_share(sql: str, share: float) -> None:
     assert join_share(sql, SHOP) == share
-
-
-@pytest.fixture
-def shop() -> apsw.Connection:
-    connection = apsw.Connection(":memory:")
-    for each in SHOP.tables:
-        columns = ", ".join(f'"{c.name}" INTEGER' for c in each.columns)
-        keys = ", ".join(each.primary_key)
-        connection.execute(f'CREATE TABLE "{each.name}" ({columns}, PRIMARY KEY ({keys}))')
-    return connection
-
-
-def test_the_queries_above_are_sqlite(shop: apsw.Connection) -> None:
-    for sql, _ in SHARES:
-        if "nowhere" not in sql and "SELEC " not in sql:
-            shop.execute(sql).fetchall()
 
 
 def test_ctes_that_double_do_not_explode() -> None:

@@ -54,28 +54,6 @@ def test_every_token_is_what_sqlite_reads(text: str) -> None:
             assert told == (written, kind is not Kind.ILLEGAL)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("'O''Brien; --'", Kind.STRING),
-        ("x'00Ff'", Kind.BLOB),
-        ("1_000.5e-3", Kind.NUMBER),
-        ("2.E3", Kind.NUMBER),
-        ('"a""b"', Kind.QUOTED),
-        ("[a b]", Kind.QUOTED),
-        ("größe$1", Kind.WORD),
-        ("$c::(x)", Kind.VARIABLE),
-        ("/* no end", Kind.COMMENT),
-        ("->>", Kind.OPERATOR),
-        ("\ufeff", Kind.SPACE),
-        ("'no end", Kind.ILLEGAL),
-        ("12ab", Kind.ILLEGAL),
-    ],
-)
-def test_one_token_each(text: str, kind: Kind) -> None:
-    assert list(iter_tokens(text)) == [(kind, text, 0)]
-
-
 def test_unquote() -> None:
     assert [unquote(t) for t in ('"a""b"', "`a``b`", "[a b]", "'o''k'", "bare", "")] == [
         'a"b', "a`b", "a b", "o'k", "bare", "",
