@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -42,17 +42,6 @@ MAX_NAME_BYTES = 150
 """Leaves room for endings and temporary names within the 255 of a file system."""
 _GROUP_ROWS = 16 * 1024
 _CONFIGURATION_FILE = "configuration.json"
-_COUNTED = ("databases", "failed", "undecodable_cells", "description_files")
-_SUMMED = (
-    "tables",
-    "rows",
-    "rows_offered",
-    "rows_stored",
-    "rows_refused",
-    "ddl_statements",
-    "ddl_refused",
-    "fk_violations",
-)
 _UNSAFE = re.compile(r"""[^\w .,+=()'&!~@%{}\[\]-]|\.{2,}""")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
@@ -74,6 +63,9 @@ class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
     databases: int = 0
     failed: int = 0
     """Databases that could not be built; each is in rejects."""
+    undecodable_cells: int = 0
+    description_files: int = 0
+    """CSV files of column descriptions (BIRD's) copied beside their databases."""
     tables: int = 0
     rows: int = 0
     rows_offered: int = 0
@@ -82,9 +74,6 @@ class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
     ddl_statements: int = 0
     ddl_refused: int = 0
     fk_violations: int = 0
-    undecodable_cells: int = 0
-    description_files: int = 0
-    """CSV files of column descriptions (BIRD's) copied beside their databases."""
     questions: int = 0
     questions_refused: int = 0
     questions_outside: int = 0
@@ -93,15 +82,18 @@ class CorpusSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Reason -> how many; `transpiled` and `folded` are notes about what was taken after all."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+_SUMMED = [n for n in CorpusSummary.__struct_fields__ if n in DatabaseRow.__struct_fields__]
+_COUNTED = ("databases", "failed", "undecodable_cells", "description_files", *_SUMMED)
+
+
+class Entry(NamedTuple):
     """One database on its way: what to build, and where."""
 
-    index: int
-    """Position within the source: the catalogue's order."""
-    record: DatabaseRecord | None = None
-    reject: Reject | None = None
-    """What the reader could not read: then there is nothing to build."""
-    file: str = ""
+    position: int
+    """Within the source: the catalogue's order."""
+    record: DatabaseRecord | Reject
+    """A Reject for what the reader could not read: then there is nothing to build."""
+    file: str
     """Relative to the corpus folder."""
 
 
@@ -113,14 +105,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reject: Reject | None = None
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
+class Unit(NamedTuple):
     """The databases one worker builds before it reports."""
 
-    root: str
+    root: Path
     """The corpus folder."""
     part: str
     """File that says the unit is done, with what came of it."""
-    entries: tuple[Entry, ...]
+    entries: list[Entry]
     link: bool
 
 
@@ -301,12 +293,15 @@ def iter_units(
     Of several shards only the own one is cut; file names are given over all of them.
     """
     taken: set[str] = set()
-    own = own_parts(root, shard)
+    number = size = databases_taken = 0
     entries: list[Entry] = []
-    size = number = databases_taken = 0
+
+    def unit() -> Unit:
+        return Unit(root, str(own_parts(root, shard) / f"{number:06}.msgpack"), entries, link)
+
     for index, record in enumerate(databases):
         file = ""
-        if not isinstance(record, Reject):
+        if isinstance(record, DatabaseRecord):
             if split is not None and record.split not in ("", split):
                 continue
             if limit is not None and databases_taken >= limit:
@@ -316,17 +311,13 @@ def iter_units(
             file = f"databases/{name}/{name}.sqlite"
         if shard_of(record.db_id, shard[1]) != shard[0]:
             continue
-        if isinstance(record, Reject):
-            entries.append(Entry(index=index, reject=record))
-            continue
-        entries.append(Entry(index=index, record=record, file=file))
-        size += len(record.payload) + len(record.ddl)
+        entries.append(Entry(index, record, file))
+        if isinstance(record, DatabaseRecord):
+            size += len(record.payload) + len(record.ddl)
         if size >= UNIT_BYTES or len(entries) >= UNIT_DATABASES:
-            part = str(own / f"{number:06}.msgpack")
-            yield Unit(root=str(root), part=part, entries=tuple(entries), link=link)
+            yield unit()
             entries, size, number = [], 0, number + 1
-    part = str(own / f"{number:06}.msgpack")
-    yield Unit(root=str(root), part=part, entries=tuple(entries), link=link)
+    yield unit()
 
 
 def build_unit(unit: Unit) -> int:
@@ -334,7 +325,7 @@ def build_unit(unit: Unit) -> int:
 
     What a database's own content prevents becomes a Reject. Raises OutputError for the disk.
     """
-    return write_part(unit.part, [_build(entry, unit) for entry in unit.entries])
+    return write_part(unit.part, [_build((entry, unit)) for entry in unit.entries])
 
 
 def build_unit_singly(unit: Unit, reason: str) -> int:
@@ -342,23 +333,20 @@ def build_unit_singly(unit: Unit, reason: str) -> int:
 
     The one that kills its process becomes a Reject `worker_died`; the others are built.
     """
-    singles = [msgspec.structs.replace(unit, entries=(entry,)) for entry in unit.entries]
+    singles = [(entry, unit) for entry in unit.entries]
 
-    def died(single: Unit, why: str) -> Outcome:
-        return _failed(single.entries[0], "worker_died", why or reason)
+    def died(single: tuple[Entry, Unit], why: str) -> Outcome:
+        return _failed(single[0], "worker_died", why or reason)
 
     # two workers, since one would run in this process
-    return write_part(unit.part, list(run_shards(_build_single, singles, workers=2, on_crash=died)))
+    return write_part(unit.part, list(run_shards(_build, singles, workers=2, on_crash=died)))
 
 
-def _build_single(unit: Unit) -> Outcome:
-    return _build(unit.entries[0], unit)
-
-
-def _build(entry: Entry, unit: Unit) -> Outcome:
-    if entry.record is None:
-        return Outcome(index=entry.index, reject=entry.reject)
-    path = Path(unit.root) / entry.file
+def _build(single: tuple[Entry, Unit]) -> Outcome:
+    entry, unit = single
+    if isinstance(entry.record, Reject):
+        return Outcome(index=entry.position, reject=entry.record)
+    path = unit.root / entry.file
     remove_temporary(path.parent)
     gc.disable()  # a payload is millions of small objects and no cycle
     try:
@@ -370,13 +358,12 @@ def _build(entry: Entry, unit: Unit) -> Outcome:
     finally:
         gc.enable()
     database = msgspec.structs.replace(built.database, sqlite_file=entry.file)
-    return Outcome(index=entry.index, built=msgspec.structs.replace(built, database=database))
+    return Outcome(index=entry.position, built=msgspec.structs.replace(built, database=database))
 
 
 def _failed(entry: Entry, reason: str, detail: str) -> Outcome:
-    db_id = entry.record.db_id if entry.record else ""
-    reject = Reject(db_id=db_id, kind="database", reason=reason, detail=detail)
-    return Outcome(index=entry.index, reject=reject)
+    reject = Reject(db_id=entry.record.db_id, kind="database", reason=reason, detail=detail)
+    return Outcome(index=entry.position, reject=reject)
 
 
 def remove_temporary(folder: Path) -> None:
@@ -391,7 +378,7 @@ def _assemble(root: Path, source: Source, *, split: str | None, limited: bool) -
     `limited` says that databases were left out on purpose, so questions about unknown ones are
     not offered instead of refused. Parts are read once a file, one at a time.
     """
-    counts: Counter[str] = Counter(dict.fromkeys((*_COUNTED, *_SUMMED), 0))
+    counts: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
     built: set[str] = set()
     failed: set[str] = set()
     for outcome in _outcomes(root):

@@ -40,19 +40,10 @@ _SCHEMAS = pa.schema(
 _QUERIES = pa.schema(
     [
         (name, pa.int64() if name == "number_of_relevant_tables" else pa.string())
-        for name in [
-            "question_id",
-            "schema_id",
-            "sql",
-            "difficulty",
-            "question",
-            "style",
-            "evidence",
-            "relevant_tables",
-            "number_of_relevant_tables",
-            "execution_result",
-            "split",
-        ]
+        for name in str.split(
+            "question_id schema_id sql difficulty question style evidence relevant_tables "
+            "number_of_relevant_tables execution_result split"
+        )
     ]
 )
 _PLAIN = frozenset((int, float, str, type(None)))
