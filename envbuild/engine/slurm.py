@@ -39,6 +39,8 @@ MINUTES = 24 * 60
 """A task's time limit where SBATCH_TIMELIMIT names none."""
 STARTED = "started"
 POLL_SECONDS = 1.0
+ASK_SECONDS = 15.0
+"""How long an answer of Slurm's controller is good for: it serves everybody."""
 GRACE_SECONDS = 10.0
 """How late a shared file system may show a result after its task has ended."""
 
@@ -130,6 +132,7 @@ class _Array:
         self.missing: list[int] = []
         """Shards without a result when the array was submitted, in order."""
         self.jobs: list[Any] = []
+        self.ran, self.ask_at = False, 0.0
         self.crashes: collections.Counter[int] = collections.Counter()
 
     def parts(self) -> list[list[int]]:
@@ -147,7 +150,10 @@ class _Array:
             raise UsageError(f"Slurm refused the job: {str(e).strip()}") from e
 
     def running(self) -> bool:
-        return bool(self.jobs) and _running(self.jobs)
+        if time.monotonic() >= self.ask_at:
+            self.ran = bool(self.jobs) and _running(self.jobs)
+            self.ask_at = time.monotonic() + ASK_SECONDS * self.ran
+        return self.ran
 
     def given_up(self) -> list[int]:
         """Shards that ended their task for the last time they may; the array has ended."""

@@ -79,6 +79,7 @@ def free_port() -> str:
         "docs/training/index.md",
         "docs/evaluation.md",
         "docs/signal.md",
+        "docs/cluster.md",
     ],
 )
 def test_every_block_runs_as_printed(page: str, fresh: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[A
     monkeypatch.setenv("ENVBUILD_SLURM", str(tmp_path / "shared"))
     monkeypatch.setattr(slurm, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(slurm, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(slurm, "ASK_SECONDS", 0.0)
 
     def listed(function: Any, shards: Any, executor: str = "local", on_crash: Any = None) -> Any:
         new = submitit.LocalExecutor if executor == "local" else submitit.DebugExecutor
