@@ -20,7 +20,7 @@ from envbuild.cli.output import (
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.source import Source, read_sources
 from envbuild.corpora.synthetic import write_shape
-from envbuild.errors import SourceError, UsageError
+from envbuild.errors import UsageError
 from envbuild.generate.corpus import amplify_corpus, parse_rows
 from envbuild.io.json_stream import RawRecord, iter_json
 from envbuild.io.packs import pack_files, unpack_files
@@ -104,7 +104,7 @@ def materialize(
     complete = all(summary.complete for summary in summaries)
     if document["failed"] and not document["built"] and complete:
         reasons = sum((Counter(summary.rejects) for summary in summaries), Counter[str]())
-        raise SourceError(
+        warn(
             f"none of the databases could be built: {list_counts(reasons)}; rejects.parquet in "
             f"{out} says why"
         )
