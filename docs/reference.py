@@ -29,6 +29,7 @@ FILES: dict[str, tuple[str, str]] = {
     "corpus/NAME/rejects.parquet": ("corpus", "Reject"),
     "corpus/NAME/findings.parquet": ("preflight", "Finding"),
     "corpus/NAME/signal.parquet": ("signal", "SignalScore"),
+    "corpus/NAME/leaks.parquet": ("leaks", "Leak"),
     "episodes/rewards.parquet": ("episode", "RewardBreakdown"),
     "episodes/evaluation.parquet": ("evaluation", "QuestionVerdict"),
     "episodes/literals.parquet": ("evaluation", "LiteralUse"),

@@ -43,7 +43,13 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
         "questions:export",
     ),
     "Episodes": ("episodes:rollout", "episodes:score", "episodes:view", "episodes:ask"),
-    "Reports": ("reports:evaluate", "reports:compare", "questions:ladder", "reports:card"),
+    "Reports": (
+        "reports:evaluate",
+        "reports:compare",
+        "leaks:leaks",
+        "questions:ladder",
+        "reports:card",
+    ),
     "Expert": ("episodes:serve", "data:pack", "data:unpack", "data:synth"),
 }
 """The groups that --help shows, each command as module:function below envbuild.cli.

@@ -48,16 +48,6 @@ _WORD = re.compile(r"[^\W_]+")
 _CLAUSES = ("select", "join", "where", " by ", "limit", "case", "over", "distinct", " in ", "(")
 
 
-class Asked(NamedTuple):
-    """One question of either side."""
-
-    corpus: str
-    db_id: str
-    question_id: str
-    question: str
-    sql: str
-
-
 class Near(NamedTuple):
     """A benchmark's question that another one is, in its words or in its query."""
 
@@ -95,7 +85,7 @@ class QuestionIndex:
         """Word -> its place by rarity."""
         self._sets = [frozenset(map(self._number.__getitem__, words)) for words in split]
         self._texts: defaultdict[str, list[int]] = defaultdict(list)
-        self._grams: defaultdict[int, list[int]] = defaultdict(list)
+        self._grams: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
         self._num_grams = [max(0, len(words) - GRAM + 1) for words in split]
         self._shingles: list[frozenset[str]] = []
         self._by_shingle: defaultdict[str, list[int]] = defaultdict(list)
@@ -106,7 +96,7 @@ class QuestionIndex:
         )
         for place, (words, own) in enumerate(zip(split, self._sets, strict=True)):
             self._texts[" ".join(words)].append(place)
-            for gram in _grams(words):
+            for gram in self._grams_of(words):
                 self._grams[gram].append(place)
             ranked = sorted(own)
             for number in ranked:
@@ -162,11 +152,19 @@ class QuestionIndex:
             elif shared == smaller >= LEAST_WORDS and score >= CONTAINED:
                 _keep(found, place, score, f"all {shared} words of the shorter one")
 
+    def _grams_of(self, words: list[str]) -> set[tuple[int, ...]]:
+        """The 8-grams of known words, as their numbers."""
+        if len(words) < GRAM:
+            return set()
+        numbers = [self._number.get(word, -1) for word in words]
+        grams = zip(*(numbers[at:] for at in range(GRAM)), strict=False)
+        return {gram for gram in grams if -1 not in gram}
+
     def _by_grams(self, words: list[str], found: dict[int, Near]) -> None:
-        grams = _grams(words)
+        grams = self._grams_of(words)
         shared = Counter(place for gram in grams for place in self._grams.get(gram, ()))
         for place, count in shared.items():
-            fewer = min(len(grams), self._num_grams[place])
+            fewer = min(len(words) - GRAM + 1, self._num_grams[place])
             if count >= GRAMS * fewer:
                 _keep(found, place, count / fewer, f"{count} of {fewer} 8-grams")
 
@@ -194,11 +192,6 @@ def _keep(found: dict[int, Near], place: int, score: float, evidence: str) -> No
 
 def _prefix(size: int, share: float) -> int:
     return size - math.ceil(share * size - 1e-9) + 1
-
-
-def _grams(words: list[str]) -> set[int]:
-    """Hashes of the 8-grams, which hold within one process."""
-    return {hash(tuple(words[at : at + GRAM])) for at in range(len(words) - GRAM + 1)}
 
 
 def _shingles(words: list[str]) -> frozenset[str]:

@@ -100,7 +100,7 @@ def compare(one: Profile, other: Profile) -> SchemaMatch:
     """The best of the three measures, and all that speaks for it."""
     scores, said = [0.0], []
     common = one.qualified & other.qualified
-    if len(common) >= LEAST_COLUMNS:
+    if len(common) >= LEAST_COLUMNS or (common and one.qualified == other.qualified):
         scores.append(_containment(one.qualified, other.qualified))
         alike = sum(one.types[name] == other.types[name] for name in common)
         keys = one.keys & other.keys

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from envbuild.cli.app import app
 from envbuild.testing.server import PolicyServer
 
-PAGES = ["preflight", "evaluation", "comparison", "episodes"]
+PAGES = ["preflight", "evaluation", "comparison", "episodes", "leaks"]
 CHROMIUM = shutil.which("chromium")
 _LOOK = """<!doctype html><title>unseen</title><iframe id="f" width="400" height="900" src="PAGE">
 </iframe><script>addEventListener("load", () => {
@@ -53,6 +53,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["evaluate", str(right)],
             ["compare", str(episodes), str(right), "--html", str(place / "comparison.html")],
             ["view", str(episodes), "--html", str(place / "episodes.html")],
+            [*("leaks", str(demo / "corpus"), "--against", str(manifest)), "--out", str(place)],
         ):
             assert runner.invoke(app, command).exit_code in (0, 1), command
     shutil.copy(demo / "preflight.html", place)
