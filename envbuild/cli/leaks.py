@@ -55,7 +55,7 @@ def leaks(
         benchmarks = read_benchmarks(against, on_read=warn)
     else:
         training, benchmarks = between_splits(training)
-    with progress("leaks", quiet=quiet) as bar:
+    with progress("compared", "databases and questions", quiet=quiet) as bar:
         found = find_leaks(
             training,
             benchmarks,
