@@ -15,12 +15,13 @@ import polars as pl
 from envbuild.corpora.folder import CorpusFolder, open_corpora
 from envbuild.corpora.wording import one_spelling
 from envbuild.errors import ConfigurationError, CorpusFolderError, UnknownNameError
-from envbuild.io.parquet import arrow_schema, open_parquet
+from envbuild.io.parquet import arrow_schema, iter_records, open_parquet, parquet_metadata
 from envbuild.io.sorting import count_values
 from envbuild.manifest.buckets import Edges, cut_corpus, read_edges
 from envbuild.preflight.row_counts import measure_corpus
 from envbuild.preflight.run import REPORT_FILE
 from envbuild.records.corpus import DatabaseRow, Question, Reject, TableRow
+from envbuild.records.leaks import LEAKS_FILE, SKELETON, Leak
 from envbuild.records.preflight import PUBLISHED_MEDIANS, CorpusReport, Finding, Thresholds
 from envbuild.records.signal import SignalScore
 
@@ -109,6 +110,7 @@ def files_block(_: CorpusFolder | None) -> str:
         "questions": Question,
         "rejects": Reject,
         "findings": Finding,
+        "leaks": Leak,
         "signal": SignalScore,
     }
     rows = [("`databases/<db_id>/<db_id>.sqlite`", "one SQLite database each")]
@@ -215,6 +217,33 @@ def signal_block(corpus: CorpusFolder) -> str:
     return markdown_table(("signal", ""), rows)
 
 
+def leaks_block(corpus: CorpusFolder) -> str:
+    """What the corpus shares with benchmarks."""
+    file = corpus.root / LEAKS_FILE
+    if not file.is_file():
+        return "Not searched for leaks.\n"
+    compared: dict[str, list[int]] = msgspec.json.decode(parquet_metadata(file)["benchmarks"])
+    leaks = [leak for leak in iter_records(file, Leak) if leak.kind != SKELETON]
+    rows = []
+    for benchmark, (databases, questions) in compared.items():
+        own = [leak for leak in leaks if leak.benchmark == benchmark]
+        pairs = {
+            kind: {(x.benchmark_db_id, x.benchmark_question_id) for x in own if x.kind == kind}
+            for kind in ("schema", "question", "sql")
+        }
+        counts = (f"{len(pairs[kind]):,}" for kind in pairs)
+        rows.append((benchmark, f"{databases:,}", f"{questions:,}", *counts))
+    headers = (
+        "benchmark",
+        "databases",
+        "questions",
+        "databases here",
+        "asked here",
+        "queries here",
+    )
+    return markdown_table(headers, rows)
+
+
 def made_block(corpus: CorpusFolder) -> str:
     """What made the corpus folder, and from which bytes."""
     index = corpus.index
@@ -240,6 +269,7 @@ BLOCKS: dict[str, Callable[[Any], str]] = {
     "gold-queries": golds_block,
     "findings": findings_block,
     "signal": signal_block,
+    "leaks": leaks_block,
     "made": made_block,
 }
 """The others are rendered from a corpus."""

@@ -44,6 +44,7 @@ from envbuild.pipeline.config import BucketsOptions, ManifestOptions, PoolOption
 from envbuild.preflight.checks import SEVERITIES
 from envbuild.records.corpus import counted, interval, percent
 from envbuild.records.evaluation import Evaluation, Rung
+from envbuild.records.leaks import LEAK_CODES
 from envbuild.records.manifest import ManifestRow, ScheduleRow
 from envbuild.sql.connect import VERSIONS
 from envbuild.train.export import export_manifest
@@ -256,10 +257,13 @@ def manifest(
 
     Example: envbuild manifest corpus/ --out manifest/ --tables 4:64 --styles verbose,casual
     """
-    left_out, edges = options.names_of(",".join(settings.leave_out)), _joined(settings.edges)
-    for code in left_out:
-        if code not in SEVERITIES:
-            raise UnknownNameError("finding", code, SEVERITIES)
+    edges = _joined(settings.edges)
+    asked = options.names_of(",".join(settings.leave_out))
+    for code in asked:
+        if code not in (known := ("leaks", *LEAK_CODES, *SEVERITIES)):
+            raise UnknownNameError("finding", code, known)
+    # `leaks` stands for the three
+    left_out = tuple(one for code in asked for one in (LEAK_CODES if code == "leaks" else (code,)))
     corpora = open_any(corpus, workers=workers, on_read=warn)
     if any(folder.root.is_relative_to(cache_folder()) for folder in corpora):
         warn(

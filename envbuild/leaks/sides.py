@@ -143,7 +143,7 @@ def _databases_of(corpus: CorpusFolder) -> Iterator[Database]:
 
 def _questions_of(file: Path, corpus: str) -> Iterator[Asked]:
     for one in iter_records(file, Asked):
-        yield one if one.corpus else msgspec.structs.replace(one, corpus=corpus)
+        yield one if one.corpus == corpus else msgspec.structs.replace(one, corpus=corpus)
 
 
 def _of_manifest(path: Path) -> Side:

@@ -49,6 +49,7 @@ from envbuild.manifest.rows import (
 )
 from envbuild.manifest.settings import ManifestSettings, check_corpora, configuration_of
 from envbuild.records.corpus import Reject
+from envbuild.records.leaks import LEAKS_FILE, leak_code
 from envbuild.records.manifest import ManifestRow
 from envbuild.sql.connect import VERSIONS
 
@@ -350,6 +351,14 @@ class _Code(msgspec.Struct, frozen=True, kw_only=True):
     code: str
 
 
+class _Leak(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row takes from leaks.parquet."""
+
+    kind: str
+    question_id: str
+    """Empty: every question about the database."""
+
+
 R = TypeVar("R", bound=msgspec.Struct)
 
 
@@ -362,6 +371,7 @@ def read_parts(parts: Iterable[Part]) -> Iterator[PartInput]:
         asked = _grouped(root / "questions.parquet", AskedQuestion, db_ids)
         signals = _grouped(root / "signal.parquet", QuestionSignal, db_ids)
         codes = _grouped(root / "findings.parquet", _Code, db_ids)
+        leaks = _grouped(root / LEAKS_FILE, _Leak, db_ids)
         for part in own:
             yield PartInput(
                 part,
@@ -369,9 +379,9 @@ def read_parts(parts: Iterable[Part]) -> Iterator[PartInput]:
                     AskedDatabase(
                         db_id=db_id,
                         row=rows.get(db_id),
-                        questions=tuple(next(asked)[:count]),
+                        questions=(questions := tuple(next(asked)[:count])),
                         signals={one.question_id: one for one in reversed(next(signals))},
-                        findings=_codes_by_question(next(codes)),
+                        findings=_codes_by_question(questions, next(codes), next(leaks)),
                     )
                     for db_id, count in part.questions.items()
                 ],
@@ -385,11 +395,19 @@ def _grouped(path: Path, record: type[R], db_ids: list[str]) -> Iterator[list[R]
     return ([] for _ in db_ids)
 
 
-def _codes_by_question(found: list[_Code]) -> dict[str, tuple[str, ...]]:
+def _codes_by_question(
+    questions: Iterable[AskedQuestion], found: list[_Code], leaks: list[_Leak]
+) -> dict[str, tuple[str, ...]]:
+    """Question id -> the codes of preflight's findings and of leaks, sorted."""
     codes: dict[str, set[str]] = {}
     for finding in found:
         if finding.question_id:
             codes.setdefault(finding.question_id, set()).add(finding.code)
+    ids = {question.question_id for question in questions} if leaks else ()
+    for leak in leaks:
+        if code := leak_code(leak.kind):
+            for question_id in (leak.question_id,) if leak.question_id else ids:
+                codes.setdefault(question_id, set()).add(code)
     return {question_id: tuple(sorted(own)) for question_id, own in codes.items()}
 
 

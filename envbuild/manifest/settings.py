@@ -12,11 +12,12 @@ from envbuild.io.files import sha256_file
 from envbuild.io.sorting import count_values
 from envbuild.manifest.buckets import Edges, read_edges
 from envbuild.records.execution import Limits
+from envbuild.records.leaks import LEAK_CODES, LEAKS_FILE
 from envbuild.schema.sampler import DEFAULT_TABLES, DISTRACTORS
 from envbuild.sql.connect import SQLITE_VERSION
 from envbuild.sql.mask import MaskMode
 
-INPUT_FILES = (INDEX_FILE, "buckets.parquet", "findings.parquet", "signal.parquet")
+INPUT_FILES = (INDEX_FILE, "buckets.parquet", "findings.parquet", LEAKS_FILE, "signal.parquet")
 """Files of a corpus that decide a manifest; a database's own digest is in the first."""
 
 
@@ -88,7 +89,8 @@ def parse_tables(text: str) -> tuple[int, int]:
 def check_corpora(corpora: list[CorpusFolder], settings: ManifestSettings) -> None:
     """Raises UsageError where two corpora share a name, since their row ids would be the same.
 
-    Raises UnknownNameError for a phrasing that no question of the corpora has.
+    Raises UnknownNameError for a phrasing that no question of the corpora has, and UsageError
+    where leaks are to be left out and a corpus was not searched for them.
     """
     names = Counter(corpus.name for corpus in corpora)
     twice = sorted(name for name, times in names.items() if times > 1)
@@ -96,6 +98,13 @@ def check_corpora(corpora: list[CorpusFolder], settings: ManifestSettings) -> No
         raise UsageError(
             f"two corpora are called {', '.join(map(repr, twice))}: materialize one of them "
             "again with another --name"
+        )
+    leaks = [code for code in settings.leave_out if code in LEAK_CODES]
+    unsearched = [corpus for corpus in corpora if not (corpus.root / LEAKS_FILE).is_file()]
+    if leaks and unsearched:
+        raise UsageError(
+            f"{unsearched[0].name} has no {LEAKS_FILE}, which says what {leaks[0]} is: run "
+            f"`envbuild leaks {unsearched[0].root} --against BENCHMARK` first"
         )
     if settings.styles:
         files = (c.root / "questions.parquet" for c in corpora)

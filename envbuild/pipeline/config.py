@@ -119,7 +119,8 @@ class ManifestOptions(SampleOptions, frozen=True, kw_only=True):
     )
     styles: Annotated[tuple[str, ...], _field("Phrasings to take, comma-separated.")] = ()
     leave_out: Annotated[
-        tuple[str, ...], _field("Findings whose questions stay out, comma-separated.")
+        tuple[str, ...],
+        _field("Findings whose questions stay out, comma-separated; leaks: all three of them."),
     ] = ()
     variants: Annotated[
         int, Meta(description="Hidden variants that each gold is also judged on.", ge=0)

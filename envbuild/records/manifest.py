@@ -47,7 +47,7 @@ class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
     gold_ordered: bool
     """The outermost query has ORDER BY."""
     findings: tuple[str, ...] = ()
-    """Codes of preflight's findings about this question."""
+    """Codes of preflight's findings about this question, and of leaks: `leaked_schema`, …"""
 
 
 class GoldResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from envbuild.io.files import sha256_file
 from envbuild.io.parquet import arrow_schema, parquet_metadata, read_records, write_records
 from envbuild.manifest.read import ROWS_FILE, Manifest, open_manifest, select_rows
 from envbuild.records.corpus import EVALUATION_SPLITS, Schema, is_evaluation_split
+from envbuild.records.leaks import LEAK_CODES
 from envbuild.records.manifest import BucketFill, Schedule, ScheduleRow
 from envbuild.schema.read import read_schema_of
 from envbuild.sql.connect import VERSIONS
@@ -48,11 +49,12 @@ NEAR_DUPLICATE = "near_duplicate_of_test"
 def untrainable_rows(manifest: Manifest, *, apart_from: Sequence[Manifest] = ()) -> dict[str, str]:
     """Why a row must not be trained on, by row id; every other row of the manifest may be.
 
-    TEST_SPLIT: its split is an evaluation's. SAME_SCHEMA, NEAR_DUPLICATE: it gives such a row away,
-    or any row of `apart_from`. Databases are opened only where something is held out.
+    TEST_SPLIT: its split is an evaluation's. `leaked_schema`, `leaked_question`, `leaked_sql`: a
+    benchmark has it, as `envbuild leaks` found. SAME_SCHEMA, NEAR_DUPLICATE: it gives a test row
+    away, or any row of `apart_from`. Databases are opened only where something is held out.
     """
     held_out = [row for row in _rows(manifest) if is_evaluation_split(row.split)]
-    reasons = {row.row_id: TEST_SPLIT for row in held_out}
+    reasons = _leaked_rows(manifest) | {row.row_id: TEST_SPLIT for row in held_out}
     held_out += [row for other in apart_from for row in _rows(other)]
     if not held_out or len(reasons) == len(manifest.rows):
         return reasons
@@ -67,6 +69,13 @@ def untrainable_rows(manifest: Manifest, *, apart_from: Sequence[Manifest] = ())
         elif near.holds(row.question):
             reasons[row.row_id] = NEAR_DUPLICATE
     return reasons
+
+
+def _leaked_rows(manifest: Manifest) -> dict[str, str]:
+    """Row id -> its first leak among the findings."""
+    frame = cast(pl.DataFrame, pl.from_arrow(manifest.columns("row_id", "findings")))
+    leaked = frame.explode("findings").filter(pl.col("findings").is_in(list(LEAK_CODES)))
+    return dict(leaked.sort("findings", descending=True).iter_rows())
 
 
 class _Row(NamedTuple):
