@@ -96,11 +96,10 @@ def run_array(
             if failed:
                 raise value
             yield value
-    except WorkerError:
-        raise  # the folder stays: its logs say why
-    except BaseException:
+    except BaseException as e:
         array.cancel()
-        shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(e, WorkerError):  # whose logs say why
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -173,8 +172,12 @@ class _Array:
         return [number for number in guilty if self.crashes[number] >= ATTEMPTS]
 
     def cancel(self) -> None:
+        arrays = {_array_of(job) for job in self.jobs if isinstance(job, submitit.SlurmJob)}
+        if arrays:
+            subprocess.run(["scancel", *arrays], capture_output=True, check=False)
         for job in self.jobs:
-            job.cancel(check=False)
+            if not isinstance(job, submitit.SlurmJob) and not job.done():
+                job.cancel(check=False)
 
 
 def work(folder: str, numbers: list[int]) -> None:
@@ -204,9 +207,8 @@ def _running(jobs: list[Any]) -> bool:
     """Whether Slurm still knows one of the tasks; `squeue`, since `sacct` needs accounting."""
     if not isinstance(jobs[0], submitit.SlurmJob):
         return any(not job.done() for job in jobs)
-    array = jobs[0].job_id.split("_")[0]
     asked = subprocess.run(
-        ["squeue", "--noheader", f"--jobs={array}", "--format=%i"],
+        ["squeue", "--noheader", f"--jobs={_array_of(jobs[0])}", "--format=%i"],
         capture_output=True,
         text=True,
         check=False,
@@ -214,3 +216,8 @@ def _running(jobs: list[Any]) -> bool:
     if asked.returncode != 0:  # a controller that does not answer knows the tasks later
         return "Invalid job id" not in asked.stderr
     return bool(asked.stdout.strip())
+
+
+def _array_of(job: Any) -> str:
+    """The array's own id, of `<array>_<task>`."""
+    return str(job.job_id).partition("_")[0]

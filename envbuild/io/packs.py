@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -186,13 +186,15 @@ def _write_whole(root: Path, packed: PackedFile, target: Path) -> None:
 def _pieces(root: Path, packed: PackedFile) -> Iterator[bytes]:
     place = root / PACKS_FOLDER / packed.pack
     url = _url_of(root)
-    try:
-        stream = place.open("rb") if url is None else _open_url(f"{url}/packs/{packed.pack}")
+    with _reading(str(place) if url is None else f"{url}/{PACKS_FOLDER}/{packed.pack}"):
+        if url is None:
+            stream: Any = place.open("rb")
+        else:
+            system, there = _file_system(f"{url}/{PACKS_FOLDER}/{packed.pack}")
+            stream = system.open(there, "rb", cache_type="none")
         with stream, pq.ParquetFile(stream) as pack:
             for group in range(packed.first_group, packed.first_group + packed.groups):
                 yield pack.read_row_group(group, columns=["content"]).column(0)[0].as_py()
-    except (pa.ArrowException, OSError) as e:
-        raise CorpusFolderError(f"cannot read {packed.file} from {place}: {e}") from e
 
 
 def _make_room(wanted: int) -> None:
@@ -257,34 +259,37 @@ def _url_of(root: Path) -> str | None:
     return f"{scheme}://{'/'.join(rest)}"
 
 
+@contextmanager
+def _reading(url: str) -> Iterator[None]:
+    """What a store's own library says, of which each has exceptions of its own, in a sentence."""
+    try:
+        yield
+    except CorpusFolderError:
+        raise
+    except Exception as e:
+        reason = str(e) or "it is not there"
+        raise SourceError(f"cannot read {url}: {reason} ({type(e).__name__})") from e
+
+
 def _file_system(url: str) -> tuple[Any, str]:
     import fsspec
 
-    try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as e:
-        raise SourceError(f"cannot read {url}: {e}") from e
+    found: tuple[Any, str] = fsspec.core.url_to_fs(url)
     return found
 
 
-def _open_url(url: str) -> Any:
-    system, place = _file_system(url)
-    return system.open(place, "rb", cache_type="none")
-
-
 def _stamp(url: str) -> str:
-    system, place = _file_system(url)
-    try:
+    with _reading(url):
+        system, place = _file_system(url)
         return str(system.ukey(place))
-    except (OSError, ValueError) as e:
-        raise SourceError(f"cannot read {url}: {e or 'it is not there'}") from e
 
 
 def _fetch(url: str, target: Path) -> bool:
-    system, place = _file_system(url)
-    if not system.exists(place):
-        target.unlink(missing_ok=True)
-        return False
-    with atomic_path(target) as temporary:
+    with _reading(url):
+        system, place = _file_system(url)
+        if not system.exists(place):
+            target.unlink(missing_ok=True)
+            return False
+    with atomic_path(target) as temporary, _reading(url):
         system.get_file(place, str(temporary))
     return True

@@ -143,7 +143,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_an_object_store_serves_episodes_by_the_databases_they_touch(
-    made: Path, tmp_path: Path, cache: Path, bucket: str
+    made: Path, tmp_path: Path, cache: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import s3fs
 
@@ -165,6 +165,14 @@ def test_an_object_store_serves_episodes_by_the_databases_they_touch(
     assert len(corpus.databases()) == 10
     with pytest.raises(SourceError, match="cannot read"):
         open_corpora(Path(f"s3://{bucket}/nothing"))
+    with pytest.raises(SourceError, match="cannot read nosuch://store"):
+        open_corpora(Path("nosuch://store/corpus"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(SourceError, match="NoCredentialsError"):
+        open_corpora(Path(f"s3://{bucket}/home/corpus/spider"))
 
 
 _PLAYED = """
