@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from envbuild.cli import options
 from envbuild.cli.output import Result, print_table, print_wrapped, progress, say, warn
+from envbuild.io.files import check_file
 from envbuild.leaks.page import write_report
 from envbuild.leaks.run import THRESHOLD, Found, find_leaks, write_ledgers
 from envbuild.leaks.sides import between_splits, read_benchmarks, read_side
@@ -55,6 +56,8 @@ def leaks(
         benchmarks = read_benchmarks(against, on_read=warn)
     else:
         training, benchmarks = between_splits(training)
+    for known in training.corpora:
+        check_file(known.root / LEAKS_FILE)
     with progress("compared", "databases and questions", quiet=quiet) as bar:
         found = find_leaks(
             training,

@@ -61,11 +61,9 @@ class _Benchmarks:
         for side in sides:
             profiles = [database.profile() for database in side.databases()]
             self.schemas[side.name] = SchemaIndex(profiles, threshold=threshold)
-            self.questions += [(side.name, one) for one in side.questions()]
-            self.databases[side.name] |= {profile.db_id for profile in profiles}
-            self.databases[side.name] |= {
-                q.db_id for name, q in self.questions if name == side.name
-            }
+            asked = list(side.questions())
+            self.questions += [(side.name, one) for one in asked]
+            self.databases[side.name] |= {one.db_id for one in (*profiles, *asked)}
         self.asked = QuestionIndex([one.question for _, one in self.questions])
         self.queries = QueryIndex([one.gold_sql for _, one in self.questions])
         self.embed = embed

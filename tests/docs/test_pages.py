@@ -78,6 +78,7 @@ def free_port() -> str:
         "docs/environment.md",
         "docs/training/index.md",
         "docs/evaluation.md",
+        "docs/leaks.md",
         "docs/signal.md",
         "docs/cluster.md",
     ],
