@@ -63,7 +63,8 @@ class _Benchmarks:
             self.schemas[side.name] = SchemaIndex(profiles, threshold=threshold)
             asked = list(side.questions())
             self.questions += [(side.name, one) for one in asked]
-            self.databases[side.name] |= {one.db_id for one in (*profiles, *asked)}
+            self.databases[side.name] |= {profile.db_id for profile in profiles}
+            self.databases[side.name] |= {one.db_id for one in asked}
         self.asked = QuestionIndex([one.question for _, one in self.questions])
         self.queries = QueryIndex([one.gold_sql for _, one in self.questions])
         self.embed = embed
