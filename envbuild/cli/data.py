@@ -113,7 +113,7 @@ def materialize(
         lambda: _show_built(summaries, name),
         findings=document["failed"] or refused,
         wrote=out,
-        following=("preflight", out) if complete else (),
+        following=("preflight", out) if complete and document["built"] else (),
     )
 
 
@@ -173,7 +173,7 @@ def pack(
     ],
     out: Annotated[Path, options.folder_option("Folder the Parquet files go into.")],
     workers: options.WorkersOption = None,
-    limit: options.LimitOption = None,
+    limit: options.DatabaseLimitOption = None,
     quiet: options.QuietOption = False,
 ) -> Result:
     """SQLite files become row payload Parquet: the inverse of materialize.
@@ -253,7 +253,7 @@ def amplify(
         ),
     ] = False,
     seed: options.SeedOption = 0,
-    limit: options.LimitOption = None,
+    limit: options.DatabaseLimitOption = None,
     engine: options.EngineOption = "local",
     workers: options.WorkersOption = None,
     shard: options.ShardOption = None,

@@ -289,7 +289,7 @@ def view(
     episodes: options.EpisodesArgument,
     html: Annotated[Path, options.file_option("Where the page goes.")] = Path("episodes.html"),
     manifest: options.ManifestOption = None,
-    limit: options.LimitOption = None,
+    limit: options.EpisodeLimitOption = None,
 ) -> Result:
     """One self-contained page: every turn, filters by ending, tier and bucket, a search.
 

@@ -78,7 +78,13 @@ ManifestOption = Annotated[
 JsonOption = Annotated[bool, Option("--json", help="One JSON document on stdout.")]
 QuietOption = Annotated[bool, Option("--quiet", help="No progress bars.")]
 SeedOption = Annotated[int, Option(help="Run seed; same seed, same bytes.")]
-LimitOption = Annotated[int | None, Option(min=0, help="Stop after this many.")]
+DatabaseLimitOption = Annotated[
+    int | None, Option(min=0, help="Only the first N databases of each corpus.")
+]
+QuestionLimitOption = Annotated[
+    int | None, Option(min=0, help="Only the first N questions of each corpus.")
+]
+EpisodeLimitOption = Annotated[int | None, Option(min=0, help="Only the first N episodes.")]
 WorkersOption = Annotated[int | None, Option(min=1, help="Processes; default: one a core.")]
 EngineOption = Annotated[
     str, Option(metavar="local|ray|slurm", callback=_check_engine, help="What runs the work.")

@@ -78,7 +78,7 @@ def buckets(
     suggest: Annotated[
         int | None, Option(help="Propose the edges of this many even buckets.")
     ] = None,
-    limit: options.LimitOption = None,
+    limit: options.QuestionLimitOption = None,
     quiet: options.QuietOption = False,
 ) -> Result:
     """Masked-length buckets and their shares.
@@ -159,7 +159,7 @@ def sample(
     *,
     settings: SampleOptions,
     show: Annotated[int, Option(min=0, help="Samples to print in full.")] = 1,
-    limit: options.LimitOption = None,
+    limit: options.QuestionLimitOption = None,
     seed: options.SeedOption = 0,
     workers: options.WorkersOption = None,
     engine: options.EngineOption = "local",

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from envbuild.errors import ConfigurationError, CorpusFolderError, SourceError
-from envbuild.io.files import atomic_path, sha256_file
+from envbuild.io.files import atomic_path
 from envbuild.io.parquet import arrow_schema, read_records, write_records
 
 PACKS_FOLDER = "packs"
@@ -83,27 +83,23 @@ def _write_packs(root: Path, files: list[str]) -> Iterator[PackedFile]:
             group = 0
             file: str | None = first
             while file is not None:
-                groups = _write_file(writer, root / file, file)
+                digest, size, first_group = hashlib.sha256(), 0, group
+                with (root / file).open("rb") as database:
+                    while piece := database.read(PIECE_BYTES):
+                        writer.write_batch(pa.record_batch([[file], [piece]], schema=_PIECE))
+                        digest.update(piece)
+                        size += len(piece)
+                        group += 1
                 yield PackedFile(
                     file=file,
                     pack=name,
-                    first_group=group,
-                    groups=groups,
-                    bytes=(root / file).stat().st_size,
-                    sha256=sha256_file(root / file),
+                    first_group=first_group,
+                    groups=group - first_group,
+                    bytes=size,
+                    sha256=digest.hexdigest(),
                 )
-                group += groups
                 file = next(waiting, None) if stream.tell() < PACK_BYTES else None
             writer.close()
-
-
-def _write_file(writer: pq.ParquetWriter, path: Path, name: str) -> int:
-    groups = 0
-    with path.open("rb") as stream:
-        while piece := stream.read(PIECE_BYTES):
-            writer.write_batch(pa.record_batch([[name], [piece]], schema=_PIECE))
-            groups += 1
-    return groups
 
 
 def unpack_files(root: Path, on_unpacked: Callable[[int], None]) -> int:

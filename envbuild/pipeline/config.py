@@ -125,7 +125,9 @@ class ManifestOptions(SampleOptions, frozen=True, kw_only=True):
     variants: Annotated[
         int, Meta(description="Hidden variants that each gold is also judged on.", ge=0)
     ] = 0
-    limit: Annotated[int, Meta(description="Stop after this many.", ge=0)] | None = None
+    limit: (
+        Annotated[int, Meta(description="Only the first N questions of each corpus.", ge=0)] | None
+    ) = None
 
 
 class PoolOptions(_Section, frozen=True, kw_only=True):
