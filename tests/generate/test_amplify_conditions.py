@@ -63,6 +63,14 @@ def test_a_condition_holds_where_sqlite_says_so(declared: str) -> None:
         assert held == bool(said), (where, value)
 
 
+def test_what_hangs_on_another_column_is_left_to_the_query() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (x, y)")
+    demand = read_demand("SELECT 1 FROM t WHERE coalesce(x, y) = 3", read_schema(connection))
+    ((condition,),) = demand.frames[0].clauses[0]
+    assert condition.expression == "v"
+
+
 @pytest.mark.parametrize(
     ("ddl", "checks"),
     [
@@ -76,6 +84,11 @@ def test_a_condition_holds_where_sqlite_says_so(declared: str) -> None:
 def test_a_check_is_read_from_tokens(ddl: str, checks: list[str]) -> None:
     apsw.Connection(":memory:").execute(ddl)
     assert [check.strip() for check in iter_checks(ddl)] == checks
+
+
+def test_a_check_in_a_comment_binds_no_row() -> None:
+    ddl = "CREATE TABLE t (a TEXT /* CHECK (a = 'never') */); INSERT INTO t VALUES ('b'), ('c')"
+    assert query(grow(ddl, guided=True).image, "SELECT count(*) FROM t WHERE a = 'never'") == [(0,)]
 
 
 CHILDREN = (

@@ -5,12 +5,15 @@ import pytest
 
 from envbuild.generate.golds import GoldMonitor
 from envbuild.generate.tables import Workspace, open_workspace
+from envbuild.records.execution import QueryResult
 from envbuild.schema.read import read_schema
 from envbuild.sql.connect import open_writable_image
 from tests.generate.test_amplify import grow
 
 ANN = "SELECT name FROM person WHERE name = 'Ann'"
 VIEWED = "SELECT * FROM paid"
+BOTH = "SELECT name FROM person JOIN bill ON bill.owner = person.id"
+BROKEN = "SELECT nothing FROM nowhere"
 
 
 @pytest.fixture
@@ -25,6 +28,25 @@ def workspace() -> Workspace:
     connection = open_writable_image(made.serialize("main"))
     connection.execute("BEGIN")
     return open_workspace(connection, read_schema(connection))
+
+
+class Counting(GoldMonitor):
+    """Notes every query that is really run."""
+
+    def run(self, sql: str) -> QueryResult:
+        self.ran = [*getattr(self, "ran", []), sql]
+        return super().run(sql)
+
+
+def test_a_gold_is_run_again_only_where_its_tables_changed(workspace: Workspace) -> None:
+    watch = Counting(workspace, [ANN, VIEWED, BOTH, BROKEN])
+    assert watch.before == {ANN: 1, VIEWED: 0, BOTH: 0, BROKEN: -1}
+    watch.ran = []
+    assert watch.emptied() == [] and watch.ran == [BROKEN]  # its tables are not known
+    assert workspace.insert(workspace.tables["bill"], [1, 1, 9.5]) is not None
+    watch.ran = []
+    assert (watch.rows(ANN), watch.rows(VIEWED), watch.rows(BOTH)) == (1, 1, 1)
+    assert watch.ran == [VIEWED, BOTH]
 
 
 def test_a_row_taken_back_is_forgotten_by_the_counts_too(workspace: Workspace) -> None:

@@ -62,6 +62,16 @@ def test_a_variant_does_not_judge_what_is_empty_or_tied_there(shop: Path) -> Non
     assert batch.ids_of("g2") == ("c/shop/0.0",)
 
 
+def test_many_golds_are_split_over_variants_of_their_own(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.signal.variants.GOLDS_A_VARIANT", 10)
+    sqls = [f"SELECT count(*) FROM item WHERE price > {number}" for number in range(15)]
+    batch = batch_of(shop, *sqls)
+    assert [row.variant for row in batch.variants] == ["c/shop/0.0", "c/shop/0.1"]
+    assert all(len(batch.ids_of(f"g{number}")) == 1 for number in range(15))
+
+
 def test_the_same_seed_gives_the_same_rows(shop: Path) -> None:
     assert batch_of(shop, *GOLDS) == batch_of(shop, *GOLDS)
     assert batch_of(shop, *GOLDS, seed=1).variants != batch_of(shop, *GOLDS).variants

@@ -205,3 +205,19 @@ def test_golds_that_run_are_scored_whatever_else_sqlite_cannot_do(
     batch = make_variants(path, [("g", APP_GOLDS[0])], corpus="c", db_id="d", count=2, seed=0)
     refused = ["not_amplified"] * 2 if where == "an index" else []
     assert [gold.reason for gold in batch.skipped] == refused
+
+
+def test_no_variant_is_left_open_where_scoring_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = app_collated(tmp_path / "d.sqlite", APP_COLLATED.format(""))
+    folder = build_folder(tmp_path, "c", {"d": path}, [("d", APP_GOLDS[0])])
+    opened = apsw.connections()
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("envbuild.signal.corpus.score_question", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        score_corpus(folder, workers=1)
+    assert apsw.connections() == opened

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from envbuild.schema.read import read_schema
-from envbuild.signal.cuts import cut_image
+from envbuild.signal.cuts import children_first, cut_image
 from envbuild.sql.connect import open_image, open_read_only, quote_name
 from tests.shared import shared_data
 
@@ -80,6 +80,12 @@ def test_naive_keeps_the_first_rows(awkward: Path) -> None:
 def test_same_seed_same_bytes(awkward: Path) -> None:
     assert cut_image(awkward, 3, seed=7) == cut_image(awkward, 3, seed=7)
     assert cut_image(awkward, 3, seed=7) != cut_image(awkward, 3, seed=8)
+
+
+def test_children_come_before_their_parents(awkward: Path) -> None:
+    order = children_first(read_schema(open_read_only(awkward)))
+    assert sorted(order) == ["employee", "leaf", "order", "pair"]
+    assert order.index("leaf") < order.index("pair") and order.index("leaf") < order.index("order")
 
 
 @pytest.mark.parametrize("folder", ["spider/database", "bird/dev_databases"])

@@ -1,5 +1,7 @@
 """signal@1 on a small database whose answers can be checked by hand."""
 
+from pathlib import Path
+
 import apsw
 import pytest
 
@@ -114,6 +116,14 @@ def test_variants_with_an_empty_gold_are_no_evidence(schema: Schema) -> None:
         variants=[session(DDL) for _ in range(6)],
     )
     assert score.variants == 0 and score.presumed_equivalent == 0
+
+
+def test_double_quoted_strings_are_strings(schema: Schema, tmp_path: Path) -> None:
+    gold = 'SELECT name FROM singer WHERE country = "France" AND age > 20'
+    score = score_question(gold, session=session(DDL + ROWS), schema=schema)
+    assert score.reason == "" and score.mutants == 12
+    assert any("'France'" in m.sql for m in draw_mutants(gold, schema).mutants)
+    assert not any('"France"' in m.sql for m in draw_mutants(gold, schema).mutants)
 
 
 def test_what_is_nested_too_deeply_is_a_reason_and_no_crash(schema: Schema) -> None:

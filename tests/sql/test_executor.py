@@ -157,6 +157,15 @@ def test_undecodable_texts_are_equal_by_their_bytes(session: Session) -> None:
         assert rows(cell, in_worker)[0][:1] == cells[0]
 
 
+def test_undecodable_column_names() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute('CREATE TABLE t("aXXb", x); INSERT INTO t VALUES (1, 2)')
+    image = connection.serialize("main").replace(b"aXXb", b"a\xff\xfeb")
+    with Session.open_image(image) as session:
+        assert session.run("SELECT * FROM t").error == "a column's name is not valid text"
+        assert session.run("SELECT x FROM t").rows == ((2,),)
+
+
 def test_temporary_space_is_bounded(session: Session) -> None:
     limits = Limits(temporary_bytes=4_000_000, vm_steps=20_000_000)
     sort = ENDLESS.replace("max(n)", "n, printf('%.*c', 900, 'x')") + " ORDER BY -n"
@@ -178,6 +187,40 @@ def test_other_files_of_the_process_are_not_counted(session: Session) -> None:
         assert session.run(LASTING, limits).rows == ((1_000_000,),)
         other.truncate(900_000_000)
         assert session.run(LASTING, limits).rows == ((1_000_000,),)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_another_thread_uses_is_not_counted(tmp_path: Path, own: bool) -> None:
+    """Its sorting, and the images that it opens, while the statement runs."""
+    path, limits = build(tmp_path / "shop.sqlite"), Limits(temporary_bytes=4_000_000)
+    long = LASTING.replace("max(n)", "max(n), max(length(hex(zeroblob(2100))))")
+    held: list[object] = []
+    done = threading.Event()
+
+    def use() -> None:
+        while not session._authorizer.running:
+            time.sleep(0.001)
+        other = apsw.Connection(":memory:")
+        held.append(other)
+        other.deserialize("main", path.read_bytes() + bytes(20_000_000))
+        sort = LASTING.replace("max(n)", "n, printf('%.*c', 90, 'x')") + " ORDER BY -n"
+        cursor = other.execute(sort)
+        held.append((cursor, next(cursor)))
+        done.wait()
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    session = Session(connection) if own else Session.open_file(path)
+    with session:
+        for sql, row in ((LASTING, (1_000_000,)), (long, (1_000_000, 4200))):
+            thread = threading.Thread(target=use)
+            thread.start()
+            try:
+                assert session.run(sql, limits).rows == (row,)
+            finally:
+                done.set()
+                thread.join()
+            held.clear()
+            done.clear()
 
 
 def test_caps_on_rows_and_bytes(session: Session) -> None:
@@ -303,6 +346,17 @@ def test_a_connection_of_ones_own_is_left_as_it_was() -> None:
     assert session.run("SELECT count(*) FROM t").rows == ((0,),)
 
 
+def test_a_connection_of_ones_own_may_gain_tables_called_like_built_in_ones() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t(a)")
+    session = Session(connection)
+    assert session.run("SELECT * FROM carray").outcome is Outcome.DENIED
+    connection.execute("CREATE TABLE dbstat(a)")
+    assert session.run("SELECT * FROM dbstat").ok
+    connection.execute("DROP TABLE dbstat")
+    assert session.run("SELECT * FROM dbstat").outcome is Outcome.DENIED
+
+
 @pytest.mark.parametrize("more", ["", ", length(hex(zeroblob(9000)))"])
 def test_virtual_tables_can_be_read_at_once(more: str) -> None:
     """Here, and in a worker."""
@@ -324,6 +378,23 @@ def test_virtual_tables_can_be_read_at_once(more: str) -> None:
             "SELECT data_version FROM pragma_data_version, f WHERE f MATCH 'fox'",
         ):
             assert session.run(sql).outcome is Outcome.DENIED, sql
+
+
+def test_bytes_of_utf16_text_are_counted_as_utf8() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(s)")
+    connection.executemany("INSERT INTO t VALUES (?)", [("漢" * 2000,)] * 4)
+    cut = Session(connection).run("SELECT s FROM t", Limits(result_bytes=16_416))
+    assert (cut.outcome, len(cut.rows)) == (Outcome.TRUNCATED, 2)  # of 6,004 bytes each
+
+
+def test_limits_without_an_end() -> None:
+    limits = Limits(seconds=float("inf"), value_bytes=2**40, vm_steps=2**62)
+    image = apsw.Connection(":memory:").serialize("main")
+    with Session.open_image(image, limits=limits) as session:
+        for size in (9, 9000):
+            found = session.run(f"SELECT instr(zeroblob({size}) || x'01', x'01')")
+            assert found.rows == ((size + 1,),)
 
 
 def test_a_child_waits_for_no_lock_of_its_parent(session: Session) -> None:

@@ -182,6 +182,28 @@ def test_an_image_and_a_file_hold_the_same_tables(tmp_path: Path, encoding: str)
         assert one.execute(schema).fetchall() == two.execute(schema).fetchall()
 
 
+def test_rows_may_be_added_to_a_view_image_and_indexes_keep_up(shop: Path) -> None:
+    with closing(apsw.Connection(":memory:")) as connection:
+        connection.deserialize("main", build_view_image(shop, ["product", "note"]))
+        connection.execute("INSERT INTO product VALUES ('c', 3)")
+        with pytest.raises(apsw.ConstraintError):
+            connection.execute("INSERT INTO product VALUES ('a', 3)")
+        connection.execute("CREATE TABLE later (x)")
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_rowids_of_a_format_1_database_whose_index_is_read_first(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "old.sqlite"))) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_LEGACY_FILE_FORMAT, 1)
+        connection.execute(
+            "CREATE TABLE w (a, b); CREATE INDEX i ON w (b DESC, a);"
+            "INSERT INTO w VALUES (1, 3), (2, 2), (3, 1);"
+            "ANALYZE; UPDATE sqlite_stat1 SET stat = stat || ' sz=5'"
+        )
+    found = rows(tmp_path / "old.sqlite", ["w"], "SELECT rowid, a FROM w ORDER BY rowid")
+    assert found == [(1, 1), (2, 2), (3, 3)]
+
+
 def test_views_and_triggers_that_name_main_do_not_spoil_the_rest(tmp_path: Path) -> None:
     path = build(
         tmp_path / "main.sqlite",
@@ -207,6 +229,16 @@ def test_view_definitions_that_are_no_text(tmp_path: Path) -> None:
 def test_no_file_is_the_corpus_fault(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="view_not_built"):
         build_view_image(tmp_path / "absent.sqlite", ["t"])
+
+
+def test_statistics_with_a_column_more(tmp_path: Path) -> None:
+    path = build(
+        tmp_path / "wide.sqlite",
+        "CREATE TABLE t (a); CREATE INDEX i ON t (a); INSERT INTO t VALUES (1); ANALYZE;"
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = "
+        "'CREATE TABLE sqlite_stat1 (tbl, idx, stat, more)' WHERE name = 'sqlite_stat1'",
+    )
+    assert rows(path, ["t"], "SELECT tbl, idx, stat FROM sqlite_stat1") == [("t", "i", "1 1")]
 
 
 PARTS = (
